@@ -1,0 +1,406 @@
+"""Arrays in: shape, dtype, layout, sparsity and finiteness, each checked once, with errors that say where.
+
+Place on the way: **arrays** → kernel expression → ``gram`` | ``features`` → ``losses`` → ``solvers`` → ``estimators``.
+Nothing here writes to what it was given, and floating-point arrays pass through without a copy.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+__all__ = [
+    "available_memory",
+    "check_output",
+    "check_samples",
+    "check_targets",
+    "check_weights",
+    "common",
+    "plain",
+    "plain_hooks",
+    "readable_size",
+]
+
+_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+
+#: Functions ``value -> number or ndarray or NotImplemented`` by which automatic differentiation, once imported,
+#: says what a traced value is worth.
+plain_hooks = []
+
+
+def plain(value):
+    """The numeric value of a hyperparameter that may be traced.
+
+    Parameters
+    ----------
+    value : float, ndarray, or a traced value
+        Whatever a kernel or estimator keeps as its hyperparameter.
+
+    Returns
+    -------
+    float or ndarray
+        `value` itself unless one of `plain_hooks` knows better.
+    """
+    for hook in plain_hooks:
+        known = hook(value)
+        if known is not NotImplemented:
+            return known
+    return value
+
+
+# ---------------------------------------------------------------- finiteness
+
+
+def _first_bad(values):
+    """Index of the first entry that is not finite, and how many there are; (None, 0) if all are."""
+    bad = ~np.isfinite(values)
+    count = int(np.count_nonzero(bad))
+    if count == 0:
+        return None, 0
+    return np.unravel_index(int(np.argmax(bad)), values.shape), count
+
+
+def _is_finite(values):
+    # One pass without a temporary. A sum of huge finite values may overflow too: then look at each entry.
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum()
+    return bool(np.isfinite(total)) or _first_bad(values)[1] == 0
+
+
+def _place(index):
+    return ", ".join(f"{axis} {i}" for axis, i in zip(("row", "column"), index, strict=False))
+
+
+def _raise_not_finite(values, name, index, count, place):
+    got = "NaN" if np.isnan(values[index]) else "infinity (inf)"
+    more = "" if count == 1 else f", and {count - 1} more such {'entry' if count == 2 else 'entries'}"
+    raise ValueError(f"Input {name} contains {got} at {place}{more}; drop or impute those rows first")
+
+
+def _check_finite(values, name):
+    if _is_finite(values):
+        return
+    index, count = _first_bad(values)
+    _raise_not_finite(values, name, index, count, _place(index))
+
+
+# ---------------------------------------------------------------- conversion
+
+
+def _numeric_error(X, name):
+    """The error for an object array that is not numeric: the first entry at fault, and the remedy."""
+    for index, value in np.ndenumerate(X):
+        if isinstance(value, str | bytes):
+            return ValueError(
+                f"{name} holds the string {value!r} at {_place(index)}, where a number is needed; "
+                "encode such columns first (sklearn.preprocessing.OneHotEncoder), or use a kernel for strings"
+            )
+        if isinstance(value, complex | np.complexfloating):
+            return ValueError(f"Complex data not supported: {name} holds {value!r} at {_place(index)}")
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return TypeError(
+                f"{name} holds {value!r} at {_place(index)}, and a number's argument must be a string or a real "
+                f"number, not {type(value).__name__!r}; convert or drop it first"
+            )
+    return ValueError(f"{name} cannot be converted to numbers")
+
+
+def _to_float(X, name):
+    """A native-endian, aligned float32 or float64 ndarray with the values of `X`."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(f"{name} has {int(X.mask.sum())} masked entries; fill or drop them first")
+    try:
+        X = np.asarray(X)
+    except ValueError as error:
+        raise ValueError(f"{name} is not a rectangular array: {error}") from None
+    kind = X.dtype.kind
+    if kind == "c":
+        raise ValueError(f"Complex data not supported: {name} has dtype {X.dtype}; pass real and imaginary parts apart")
+    if kind in "US":
+        raise _numeric_error(X.astype(object), name)
+    if kind == "O":
+        try:
+            return X.astype(np.float64)
+        except (TypeError, ValueError):
+            raise _numeric_error(X, name) from None
+    if kind not in "fiub":
+        raise TypeError(f"{name} has dtype {X.dtype}, where numbers are needed; convert it first")
+    dtype = np.dtype(np.float32) if kind == "f" and X.dtype.itemsize <= 4 else np.dtype(np.float64)
+    return X if X.dtype == dtype and X.flags.aligned else np.array(X, dtype=dtype)
+
+
+def _check_csr(X, name):
+    """Canonical CSR (sorted, duplicates added up) with float data; the caller's matrix stays as it is."""
+    if X.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} has dtype {X.dtype}; pass real and imaginary parts apart")
+    if X.ndim != 2:
+        raise ValueError(f"{name} must have 2 dimensions (rows are samples), got shape {X.shape}")
+    data = _to_float(X.data, name) if X.format == "csr" else None
+    if data is not None:
+        # A shell of our own around the caller's arrays: SciPy caches flags on the object that it examines.
+        out = sp.csr_array((data, X.indices, X.indptr), shape=X.shape, copy=False)
+        if not out.has_canonical_format:
+            out = out.copy()
+            out.sum_duplicates()
+    else:
+        floats = np.float32 if X.dtype.kind == "f" and X.dtype.itemsize <= 4 else np.float64
+        out = sp.csr_array(X.tocsr(copy=True).astype(floats))
+        out.sum_duplicates()
+    if out.nnz and not _is_finite(out.data):
+        index, count = _first_bad(out.data)
+        row = int(np.searchsorted(out.indptr, index[0], side="right")) - 1
+        _raise_not_finite(out.data, name, index, count, _place((row, int(out.indices[index[0]]))))
+    return out
+
+
+def _check_shape(X, name, n_features, min_samples, owner):
+    n, d = X.shape
+    if n < min_samples:
+        raise ValueError(f"{name} has {n} sample(s) (shape={X.shape}) while a minimum of {min_samples} is required.")
+    if n_features is not None and d != n_features:
+        raise ValueError(
+            f"{name} has {d} features, but {owner} is expecting {n_features} features as input; "
+            "give the columns that were there at first, in the same order"
+        )
+    if d == 0:
+        raise ValueError(f"{name} has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
+
+
+def check_samples(X, *, name="X", n_features=None, allow_sparse=True, min_samples=1, owner="this kernel"):
+    """Rows of samples as a floating-point matrix.
+
+    Parameters
+    ----------
+    X : array_like, data frame or sparse matrix of shape (n, d)
+        Integers and booleans become float64, float16 becomes float32.
+    name : str
+        How errors call it.
+    n_features : int or None
+        The number of columns it must have.
+    allow_sparse : bool
+        Whether a sparse matrix may pass.
+    min_samples : int
+        The least number of rows.
+    owner : str
+        Who expects `n_features`, for the error.
+
+    Returns
+    -------
+    ndarray or scipy.sparse.csr_array of shape (n, d)
+        float32 or float64. A float array comes back without a copy, with whatever strides it has, and may be
+        read-only. Sparse input becomes CSR with sorted indices and no duplicates.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity (with its row and column), no rows, no columns, another number of dimensions than 2,
+        complex numbers, strings, another number of features.
+    TypeError
+        Objects that are no numbers, dates, or a sparse matrix where none is allowed.
+    """
+    if type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and X.flags.aligned:
+        _check_shape(X, name, n_features, min_samples, owner)
+        _check_finite(X, name)
+        return X
+    if sp.issparse(X):
+        if not allow_sparse:
+            raise TypeError(
+                f"{name} is a sparse {X.format} matrix, but dense data is required here; convert it with {name}.toarray()"
+            )
+        X = _check_csr(X, name)
+        _check_shape(X, name, n_features, min_samples, owner)
+        return X
+    if isinstance(X, str | bytes):
+        raise ValueError(f"{name} is the string {X!r}, where rows of numbers are needed")
+    X = _to_float(X, name)
+    if X.ndim != 2:
+        fix = f" Reshape your data: {name}.reshape(-1, 1) for one feature, {name}.reshape(1, -1) for one sample."
+        raise ValueError(
+            f"Expected 2D array (rows are samples), got {X.ndim}D array instead: {name} has shape {X.shape}."
+            + (fix if X.ndim < 2 else "")
+        )
+    _check_shape(X, name, n_features, min_samples, owner)
+    _check_finite(X, name)
+    return X
+
+
+def common(X, Z):
+    """Both matrices in the wider of their two dtypes.
+
+    Parameters
+    ----------
+    X, Z : ndarray or csr_array
+        float32 or float64, as `check_samples` returns them.
+
+    Returns
+    -------
+    tuple of two
+        The arrays themselves where the dtypes agree.
+    """
+    if X.dtype == Z.dtype:
+        return X, Z
+    return X.astype(np.float64, copy=False), Z.astype(np.float64, copy=False)
+
+
+# ---------------------------------------------------------------- targets and weights
+
+
+def check_targets(y, n_samples, *, name="y", owner="the estimator"):
+    """Targets as a floating-point array of shape (n,) or (n, t).
+
+    Parameters
+    ----------
+    y : array_like of shape (n,) or (n, t)
+        Real numbers.
+    n_samples : int
+        Rows of X.
+    name, owner : str
+        How errors call the targets, and who wants them.
+
+    Returns
+    -------
+    ndarray
+        float32 or float64, not copied if it is one of them.
+
+    Raises
+    ------
+    ValueError
+        No targets, another length than X's, NaN or infinity, strings, complex numbers.
+    TypeError
+        A sparse matrix, or objects that are no numbers.
+    """
+    if y is None:
+        raise ValueError(f"{owner} requires y to be passed, but the target y is None")
+    if sp.issparse(y):
+        raise TypeError(f"{name} is a sparse {y.format} matrix, but dense data is required here; use {name}.toarray()")
+    if not (type(y) is np.ndarray and y.dtype in _FLOATS):
+        y = _to_float(y, name)
+    if y.ndim not in (1, 2):
+        raise ValueError(f"{name} should be a 1d array, or 2d with one column per target, got shape {y.shape}")
+    if y.shape[0] != n_samples:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X has {n_samples} rows, {name} has {y.shape[0]}"
+        )
+    if y.ndim == 2 and y.shape[1] == 0:
+        raise ValueError(f"{name} has no columns (shape={y.shape}); give at least one target")
+    if not _is_finite(y):
+        index, count = _first_bad(y)
+        got = "NaN" if np.isnan(y[index]) else f"infinity or a value too large for {y.dtype!r}"
+        raise ValueError(
+            f"Input {name} contains {got}.\nThe first is at {_place(index)}, {count} in all; drop those rows first"
+        )
+    return y
+
+
+def check_weights(sample_weight, n_samples, *, name="sample_weight"):
+    """Sample weights as float64 of shape (n,), or None where they are all one.
+
+    Parameters
+    ----------
+    sample_weight : array_like of shape (n,), float or None
+        A number stands for that weight everywhere. A weight ≤ 0 is allowed: such a row counts as absent.
+    n_samples : int
+        Rows of X.
+    name : str
+        How errors call it.
+
+    Returns
+    -------
+    ndarray of shape (n,) or None
+
+    Raises
+    ------
+    ValueError
+        Another shape, NaN or infinity, or no weight that is positive.
+    """
+    if sample_weight is None:
+        return None
+    weights = _to_float(sample_weight, name).astype(np.float64, copy=False)
+    if weights.ndim == 0:
+        weights = np.full(n_samples, float(weights))
+    if weights.ndim != 1:
+        raise ValueError(f"{name} must be a 1D array with one weight per row of X, got shape {weights.shape}")
+    if weights.shape[0] != n_samples:
+        raise ValueError(f"{name} has {weights.shape[0]} entries, but X has {n_samples} rows")
+    _check_finite(weights, name)
+    if not np.any(weights > 0):
+        raise ValueError(f"{name} has no positive entry, so that every row counts as absent; give at least one")
+    return weights
+
+
+# ---------------------------------------------------------------- memory
+
+
+def readable_size(n_bytes):
+    """Bytes as a short text, in decimal units."""
+    value = float(n_bytes)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:,.4g} TB"
+
+
+def _cgroup_free():
+    """Memory left to this process's cgroup (version 2, then 1), infinity where it has no limit."""
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        root = Path("/sys/fs/cgroup")
+        try:
+            return int((root / limit).read_text()) - int((root / used).read_text())
+        except (OSError, ValueError):
+            continue
+    return float("inf")
+
+
+def available_memory():
+    """Bytes that this process can still allocate without swapping, as far as the system tells.
+
+    Returns
+    -------
+    int
+        The smaller of what the machine and the cgroup have left; the largest int where neither is known.
+    """
+    free = float("inf")
+    try:
+        with open("/proc/meminfo") as lines:
+            fields = dict(line.split(":", 1) for line in lines)
+        free = int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+            free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = min(free, _cgroup_free())
+    return max(0, int(free)) if free != float("inf") else 2**63 - 1
+
+
+def check_output(n, m, dtype):
+    """Refuse a kernel matrix that does not fit into memory.
+
+    Parameters
+    ----------
+    n, m : int
+        Its shape.
+    dtype : dtype
+        Its dtype.
+
+    Raises
+    ------
+    ValueError
+        Saying its size, what is available, and what to use instead.
+    """
+    dtype = np.dtype(dtype)
+    need = n * m * dtype.itemsize
+    # Small results are not worth the look at the system's figures.
+    if need < 2**28:
+        return
+    free = available_memory()
+    if need > free:
+        raise ValueError(
+            f"a {n} x {m} kernel matrix of {dtype} needs {readable_size(need)}, and {readable_size(free)} are available; "
+            "k.gram(X, Z) is an operator that multiplies by it (k.gram(X, Z) @ V) without forming it"
+        )

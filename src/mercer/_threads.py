@@ -1,0 +1,135 @@
+"""How many threads: the one place where ``n_jobs`` and ``n_threads`` become a number.
+
+Compiled loops take the number as their last argument; LAPACK and BLAS get it through `blas_threads`.
+"""
+
+import math
+import operator
+import os
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+__all__ = ["available_cores", "blas_threads", "n_threads"]
+
+_CGROUP_ROOT = Path("/sys/fs/cgroup")
+
+
+def _read(path):
+    try:
+        return path.read_text().split()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _quota(folder):
+    """Cores granted by one cgroup folder (version 2, then version 1), or infinity."""
+    words = _read(folder / "cpu.max")
+    if not words:
+        words = _read(folder / "cpu.cfs_quota_us") + _read(folder / "cpu.cfs_period_us")
+    try:
+        quota, period = (float(word) for word in words)  # "max" is unlimited, and so is a quota of −1
+    except ValueError:
+        return math.inf
+    return quota / period if quota > 0 and period > 0 else math.inf
+
+
+def _cgroup_folders(root, membership):
+    """Folders whose limits bind this process: its own cgroup's and each ancestor's."""
+    folders = [root, root / "cpu"]
+    for line in membership:
+        _, _, path = line.partition("::")  # version 2 names no controller
+        base = root
+        if not path:
+            _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+            if "cpu" not in controllers.split(","):
+                continue
+            base = root / "cpu"
+        for part in Path(path).parts[1:]:
+            base = base / part
+            folders.append(base)
+    return folders
+
+
+@lru_cache(maxsize=1)
+def _cgroup_cores(root=_CGROUP_ROOT, membership=Path("/proc/self/cgroup")):
+    """The CPU share of the process's cgroup in cores, infinity where there is none."""
+    return min((_quota(folder) for folder in _cgroup_folders(root, _read(membership))), default=math.inf)
+
+
+def available_cores():
+    """Cores that this process may use: its affinity mask, cut to the cgroup's share.
+
+    Returns
+    -------
+    int
+        At least 1.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    share = _cgroup_cores()
+    return max(1, min(cores, math.ceil(share))) if math.isfinite(share) else max(1, cores)
+
+
+def _omp_setting():
+    """The first level of ``OMP_NUM_THREADS``, or None if it is unset or no positive integer."""
+    word = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(word) if word.isdecimal() and int(word) > 0 else None
+
+
+def n_threads(n=None):
+    """Turn ``n_jobs`` or ``n_threads`` into a number of threads.
+
+    Parameters
+    ----------
+    n : int or None
+        None: ``OMP_NUM_THREADS`` if set, else `available_cores`. A negative number counts down from the
+        available cores as joblib does: −1 is all of them, −2 all but one.
+
+    Returns
+    -------
+    int
+        At least 1.
+
+    Raises
+    ------
+    ValueError
+        If `n` is 0.
+    TypeError
+        If `n` is no integer.
+    """
+    if n is None:
+        return _omp_setting() or available_cores()
+    if isinstance(n, bool):
+        raise TypeError(f"the number of threads must be an integer or None, got {n!r}")
+    try:
+        count = operator.index(n)
+    except TypeError:
+        raise TypeError(f"the number of threads must be an integer or None, got {n!r}") from None
+    if count == 0:
+        raise ValueError("the number of threads is 0; use None for the default, -1 for all cores, or a positive number")
+    return count if count > 0 else max(1, available_cores() + 1 + count)
+
+
+@lru_cache(maxsize=1)
+def _controller():
+    # Looking the loaded libraries up takes milliseconds, so it is done once; SciPy's LAPACK must be there by then.
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def blas_threads(n=None):
+    """Run the body with BLAS and LAPACK on ``n_threads(n)`` threads; restored on the way out.
+
+    Parameters
+    ----------
+    n : int or None
+        As `n_threads` reads it.
+    """
+    with _controller().limit(limits=n_threads(n), user_api="blas"):
+        yield
