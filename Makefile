@@ -11,7 +11,7 @@ BENCH_ARGS ?=
 ENV := .venv
 BENCH_ENV := build/venv-bench
 WHEEL_ENV := build/venv-wheel
-BUILD_FILES := Makefile pyproject.toml meson.build meson.options native/meson.build src/meson.build
+BUILD_FILES := Makefile pyproject.toml meson.build native/meson.build src/meson.build
 CYTHON_SOURCES := $(wildcard native/*.pyx)
 
 .PHONY: demo test bench lint format wheel clean help
