@@ -78,8 +78,8 @@ def count_kmers(strings, k, mismatches=0, alphabet=None):
     need = len(first) * n_near * 8 * (2 * codes.shape[1] + 4) + counts.nnz * n_near * 16
     if need > available_memory():
         raise ValueError(
-            f"{len(first)} distinct {k}-mers with {n_near} neighbours each (mismatches={mismatches}, {size} letters) "
-            f"need up to {readable_size(need)}; lower k or mismatches, or give fewer strings"
+            f"{len(first)} distinct {k}-mers with {n_near} neighbours each ({mismatches} mismatches, "
+            f"{size} letters) need up to {readable_size(need)}; lower k or mismatches, or give fewer strings"
         )
     windows = letters[starts[first][:, None] + np.arange(k)]
     return _canonical(counts @ _neighbourhoods(windows, codes[first], size, mismatches))

@@ -113,7 +113,7 @@ def _gamma(gamma, default, n_features, variance):
         return default
     if gamma is not None and not isinstance(gamma, str):
         if np.ndim(plain(gamma)) != 0:
-            raise ValueError("gamma by name is one number; one per feature needs a kernel such as RBF(gamma=…)")
+            raise ValueError("with a named kernel gamma is one number; for one per feature pass RBF(gamma=…)")
         return gamma
     if n_features is None:
         raise ValueError(f"gamma={gamma!r} comes from the data: give n_features, or gamma as a number")
