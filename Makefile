@@ -28,8 +28,8 @@ help:
 
 # $(call check,) says in words what is missing, before pip and Meson say it in theirs.
 define check
-	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON); name one: make PYTHON=python3.12 $@" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mercer needs Python 3.11 or later, $(PYTHON) is `$(PYTHON) -V`; name another: make PYTHON=python3.12 $@" >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON); name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mercer needs Python 3.11 or later, $(PYTHON) is `$(PYTHON) -V`; name another: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' || { echo "$(PYTHON) has no headers (Python.h); on Debian and Ubuntu: apt install python3-dev" >&2; exit 1; }
 	@command -v $${CC:-cc} >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || { echo "There is no C compiler; on Debian and Ubuntu: apt install gcc" >&2; exit 1; }
@@ -69,6 +69,7 @@ lint: $(ENV)/lint
 	$(ENV)/bin/ruff check .
 	$(ENV)/bin/ruff format --check .
 	$(ENV)/bin/cython-lint $(CYTHON_SOURCES)
+	@mkdir -p build
 	@set -e; for file in $(CYTHON_SOURCES); do \
 		$(ENV)/bin/cython -Wextra --module-name mercer.`basename $$file .pyx` -o build/lint.c $$file 2> build/lint.log; \
 		if grep -i 'performance hint\|^warning' build/lint.log; then cat build/lint.log; exit 1; fi; \
@@ -91,4 +92,4 @@ wheel: $(ENV)/made
 
 clean:
 	rm -rf $(ENV) build dist pictures .pytest_cache .hypothesis .ruff_cache
-	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
