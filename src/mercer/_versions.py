@@ -34,12 +34,10 @@ def _build():
 def _native():
     from mercer import _native
 
-    info = _native.build_info()
-    standard = info["openmp"]
     return {
-        "instruction set in use": info["isa"],
-        "instruction sets usable here": ", ".join(info["available"]),
-        "OpenMP": f"_OPENMP = {standard}" if standard else "not built in: one thread",
+        "instruction set in use": _native.isa(),
+        "instruction sets usable here": ", ".join(_native.isas()),
+        "OpenMP": f"_OPENMP = {_native.openmp()}",
     }
 
 
