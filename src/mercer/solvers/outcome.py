@@ -1,0 +1,93 @@
+"""What every solver hands back, and the errors and warnings that they share."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+__all__ = ["NotPositiveDefinite", "Outcome", "warn_unconverged"]
+
+
+class NotPositiveDefinite(np.linalg.LinAlgError):
+    """A matrix that should be positive definite is not, at a named pivot.
+
+    A ``LinAlgError``, and so a ``ValueError``.
+
+    Parameters
+    ----------
+    pivot : int
+        The row at which the factorisation broke down, counted from 0.
+    value : float
+        What was left on the diagonal there.
+    remedy : str
+        What to do about it.
+    name : str
+        How to call the matrix.
+
+    Attributes
+    ----------
+    pivot : int
+    value : float
+    """
+
+    def __init__(self, pivot, value, remedy, name="K"):
+        super().__init__(f"{name} is not positive definite at pivot {pivot} ({value:.1e}); {remedy}")
+        self.pivot, self.value, self.remedy, self.name = int(pivot), float(value), remedy, name
+
+    def __reduce__(self):
+        return type(self), (self.pivot, self.value, self.remedy, self.name)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a solver reached.
+
+    Attributes
+    ----------
+    solution : ndarray of shape (n, t)
+        Dual coefficients, one column per target.
+    intercept : ndarray of shape (t,)
+        Zero without an intercept.
+    solver : str
+        The route that was taken, with its precision where that was a choice.
+    n_iter : int
+        Iterations; 1 for a direct solve.
+    residual : float
+        The largest relative residual over the targets.
+    converged : bool
+        Whether every target reached its tolerance.
+    factor : object or None
+        A factorisation that was asked for.
+    """
+
+    solution: np.ndarray
+    intercept: np.ndarray
+    solver: str
+    n_iter: int = 1
+    residual: float = 0.0
+    converged: bool = True
+    factor: object = None
+
+
+def warn_unconverged(name, reached, tol, n_iter, remedy, stacklevel=3):
+    """Warn that a solver stopped short of its tolerance.
+
+    Parameters
+    ----------
+    name : str
+        The solver.
+    reached, tol : float
+        The residual or gap at the end, and what was asked for.
+    n_iter : int
+        Iterations done.
+    remedy : str
+        What to do about it.
+    stacklevel : int
+        As in ``warnings.warn``.
+    """
+    warnings.warn(
+        f"{name} stopped at a residual of {reached:.1e} after {n_iter} iterations, short of tol={tol:.1e}; {remedy}",
+        ConvergenceWarning,
+        stacklevel=stacklevel,
+    )
