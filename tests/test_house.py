@@ -25,10 +25,13 @@ ORDER = [
     ["mercer"],
     ["mercer._threads", "mercer._arrays", "mercer._build"],
     ["mercer.kernels.program"],
-    ["mercer.kernels.views", "mercer.kernels.leaves"],
+    ["mercer.kernels.views", "mercer.kernels.leaves", "mercer.kernels.kmers", "mercer.kernels.psd"],
     ["mercer.kernels.pairs"],
     ["mercer._native"],
-    ["mercer.kernels.base", "mercer.kernels.psd"],
+    ["mercer.kernels.prepared"],
+    ["mercer.kernels.derivatives"],
+    ["mercer.kernels.rows", "mercer.kernels.scope", "mercer.kernels.values"],
+    ["mercer.kernels.base"],
     ["mercer.kernels"],
     ["mercer.gram"],
     ["mercer.features"],
@@ -42,7 +45,11 @@ ORDER = [
 ]
 
 # Imports to the right that are due when a method is called: the places where the way closes on itself.
-DEFERRED = {("mercer.kernels.base", "mercer.gram")}
+DEFERRED = {
+    ("mercer.kernels.prepared", "mercer.kernels.derivatives"),
+    ("mercer.kernels.base", "mercer.kernels.composite"),
+    ("mercer.kernels.base", "mercer.gram"),
+}
 
 COMPILED = ["mercer._gram"]
 
