@@ -65,15 +65,19 @@ bench: $(BENCH_ENV)/installed
 	@$(BENCH_ENV)/bin/python -c 'import mercer; mercer.show_versions()'
 	@set -e; for file in $(BENCH); do echo; echo "== $$file"; $(BENCH_ENV)/bin/python $$file $(BENCH_ARGS); done
 
+# Style, Cython's performance hints, and the C compiler's warnings, each of which fails.
+lint: export PATH := $(CURDIR)/$(ENV)/bin:$(PATH)
 lint: $(ENV)/lint
-	$(ENV)/bin/ruff check .
-	$(ENV)/bin/ruff format --check .
-	PATH="$(CURDIR)/$(ENV)/bin:$$PATH" $(ENV)/bin/cython-lint $(CYTHON_SOURCES)
+	ruff check .
+	ruff format --check .
+	cython-lint $(CYTHON_SOURCES)
 	@mkdir -p build
 	@set -e; for file in $(CYTHON_SOURCES); do \
-		$(ENV)/bin/cython --module-name mercer.`basename $$file .pyx` -o build/lint.c $$file 2> build/lint.log; \
-		if grep -i 'performance hint\|^warning' build/lint.log; then cat build/lint.log; exit 1; fi; \
+		cython --module-name mercer.`basename $$file .pyx` -o build/hints.c $$file 2> build/hints.log; \
+		if grep -i 'performance hint\|^warning' build/hints.log; then cat build/hints.log; exit 1; fi; \
 	done
+	@test -f build/lint/build.ninja || meson setup -Dwerror=true build/lint > build/lint.log || { cat build/lint.log; exit 1; }
+	ninja -C build/lint --quiet
 
 format: $(ENV)/lint
 	$(ENV)/bin/ruff check --fix .
