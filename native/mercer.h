@@ -1,0 +1,160 @@
+/* What the tile engine, its parallel loops and the Cython module share.
+ *
+ * Shapes are written beside each pointer: n rows, m columns, d features. A type `T` is float or double,
+ * as the function table at hand says. Native code allocates per-thread scratch and packed copies only;
+ * it returns MERCER_OK or a status.
+ */
+#ifndef MERCER_H
+#define MERCER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MERCER_CONCAT_(a, b) a##_##b
+#define MERCER_CONCAT(a, b) MERCER_CONCAT_(a, b)
+#ifdef MERCER_ISA
+#define MERCER_SUFFIX(name) MERCER_CONCAT(name, MERCER_ISA)
+#endif
+
+enum { MERCER_OK = 0, MERCER_NO_MEMORY = 1, MERCER_PAUSED = 2 };
+
+/* Leaf kinds and opcodes: kernels/program.py defines them; a test compares the two. */
+enum { LEAF_DOT, LEAF_SQDIST, LEAF_L1, LEAF_CHI2, LEAF_DIRICHLET, LEAF_BLOCK };
+enum {
+    OP_LEAF, OP_ADD, OP_MUL, OP_MULC, OP_ADDC, OP_MODULATE, OP_OFFSET, OP_EXP, OP_EXPNEG,
+    OP_MATERN12, OP_MATERN32, OP_MATERN52, OP_LOG1P, OP_TANH, OP_POW, OP_POWM1
+};
+
+/* One side of one leaf, as the caller holds it: dense with strides in elements, or CSR. */
+typedef struct {
+    const void *values;       /* dense (n, d) of T, or CSR data (nnz,) of T */
+    ptrdiff_t row_stride;
+    ptrdiff_t col_stride;
+    const int32_t *indices;   /* (nnz,), sorted within rows; NULL for dense */
+    const int64_t *indptr;    /* (n + 1,) */
+    ptrdiff_t n;
+} MercerFeatures;
+
+typedef struct {
+    int kind, degree, unit;
+    int expand;               /* SQDIST by norms and a product (wide rows), not by differences */
+    ptrdiff_t d;
+    MercerFeatures left, right;
+    const void *weight;       /* (d,) of T, or NULL for ones */
+    const void *shift;        /* (d,) double: the centre subtracted before an expansion; NULL for none */
+    /* packed by mercer_prepare; NULL where the side is CSR and is packed tile by tile */
+    const void *rows;         /* (n, ld) of T */
+    ptrdiff_t ld;
+    const void *panels;       /* (ceil(m / panel_width), d, panel_width) of T */
+    const void *row_norms;    /* (n,) of T */
+    const void *col_norms;    /* (padded m,) of T */
+    void *owned[4];           /* what mercer_release frees */
+    /* LEAF_BLOCK */
+    const void *block;        /* (n, m) of T */
+    ptrdiff_t block_row_stride, block_col_stride;
+} MercerLeaf;
+
+typedef struct {
+    ptrdiff_t n, m;
+    int symmetric;            /* columns are the rows: half of the tiles, exact diagonal distances */
+    int n_ops, n_leaves, n_vecs;
+    const int32_t *ops;       /* (n_ops, 4): opcode, a, b, c */
+    const void *slots;        /* (n_slots,) of T */
+    const void *left_vecs;    /* (n_vecs, left_ld) of T */
+    const void *right_vecs;   /* (n_vecs, right_ld) of T, padded by a tile */
+    ptrdiff_t left_ld, right_ld;
+    MercerLeaf *leaves;
+} MercerRun;
+
+enum { MERCER_NARROW = 4 }; /* K @ V by columns up to this many */
+
+/* Derivatives of a program (adjoint.inc, adjoint.c), in double throughout. Columns come in chunks, each feature's
+ * values adjacent: (n_chunks, d, MERCER_CHUNK), zero beyond the end. NULL is zero. */
+enum { MERCER_CHUNK = 64, MERCER_ROWS = 16 };
+
+typedef struct {
+    const double *left, *left_t;    /* (n, d) and its tangent */
+    const double *right, *right_t;  /* (n_chunks, d, MERCER_CHUNK) and its tangent */
+    const double *weight;           /* (d,) */
+    const double *log_weight_t;     /* (d,): tangent of log w */
+    const double *block_t;          /* LEAF_BLOCK: tangent (n, m) */
+    double *gradient, *gradient_t;  /* (n, d), or LEAF_BLOCK (n, m); added to */
+    double *log_weights, *log_weights_t; /* (n_blocks, d): sums of each block of MERCER_ROWS rows */
+} MercerAdjointLeaf;
+
+typedef struct {
+    const MercerRun *run;           /* in double; features, slots and vectors */
+    MercerAdjointLeaf *leaves;
+    int dual;                       /* tangents are given: also the derivative along them */
+    const double *slots_t;
+    const double *left_vecs_t, *right_vecs_t; /* (n_vecs, left_ld), (n_vecs, right_ld) */
+    /* the cotangent: G (n, m) with strides in elements, or left_factor (n, rank) and right_factor in chunks (n_chunks, rank, MERCER_CHUNK) */
+    const double *G;
+    ptrdiff_t G_row_stride, G_col_stride;
+    const double *left_factor, *right_factor;
+    ptrdiff_t rank;
+    double *pushed;                 /* (n, m): the directional derivative, when that is what is wanted */
+    double *vecs, *vecs_t;          /* (n_vecs, n) */
+    double *slots, *slots_grad_t;   /* (n_blocks, n_slots) */
+    ptrdiff_t n_slots;
+} MercerAdjoint;
+
+/* What one dtype can do at one instruction set. */
+typedef struct {
+    const char *isa;
+    size_t element;
+    ptrdiff_t panel_width, tile;   /* a tile has `tile` rows and columns, a multiple of panel_width */
+    size_t (*scratch_bytes)(const MercerRun *run);
+    /* rows i0..i1 of the left side, centred and weighted where the leaf expands, into out (i1 - i0, d) */
+    void (*pack_rows)(const MercerLeaf *leaf, ptrdiff_t i0, ptrdiff_t i1, void *out);
+    /* rows j0..j0+panel_width of a side likewise, transposed, zero beyond the end: out (d, panel_width) */
+    void (*pack_panel)(const MercerLeaf *leaf, const MercerFeatures *side, ptrdiff_t j0, void *out);
+    /* squared norms of a panel's rows, and of panel_width CSR rows from j0 */
+    void (*panel_norms)(const void *panel, ptrdiff_t d, void *out);
+    void (*sparse_norms)(const MercerLeaf *leaf, const MercerFeatures *side, ptrdiff_t j0, void *out);
+    /* kernel values of rows i0..i1 and columns j0..j1 into the scratch: returns (tile, tile) of T */
+    void *(*tile_values)(const MercerRun *run, void *scratch, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdiff_t j1);
+    void (*store)(const void *values, ptrdiff_t ni, ptrdiff_t nj, void *out, ptrdiff_t ldo);
+    void (*store_transposed)(const void *values, ptrdiff_t ni, ptrdiff_t nj, void *out, ptrdiff_t ldo);
+    /* Y += values @ V, or values.T @ V. p > MERCER_NARROW: V (., ldv), Y (., ldy) row by row; else V (p, ldv),
+     * Y (p, ldy) column by column. Y is double. */
+    void (*multiply)(const void *values, ptrdiff_t ni, ptrdiff_t nj, const void *V, ptrdiff_t ldv, ptrdiff_t p,
+                     double *Y, ptrdiff_t ldy);
+    void (*multiply_transposed)(const void *values, ptrdiff_t ni, ptrdiff_t nj, const void *V, ptrdiff_t ldv,
+                                ptrdiff_t p, double *Y, ptrdiff_t ldy);
+    int (*simd)(int function, const void *x, void *y, ptrdiff_t n);
+    /* float64 only */
+    size_t (*adjoint_bytes)(const MercerAdjoint *job);
+    void (*adjoint_rows)(const MercerAdjoint *job, void *scratch, ptrdiff_t block);
+} MercerTable;
+
+/* dispatch.c */
+const MercerTable *mercer_table(int is_float32);
+const char *mercer_isa(void);
+int mercer_isa_available(const char *name);
+
+/* gram.c: the parallel loops. A state starts as zeros; MERCER_PAUSED asks for another call after the caller
+ * has looked for signals. */
+typedef struct {
+    ptrdiff_t next;           /* first tile not taken */
+    ptrdiff_t n_strips, p, ldv, ldy;
+    ptrdiff_t *progress;      /* (n_strips,) tiles done in each strip of K @ V */
+    double *partial;          /* symmetric: (n_strips, size of Y); else one Y */
+    void *V;                  /* packed copy */
+} MercerState;
+
+int mercer_prepare(MercerRun *run, const MercerTable *table, int n_threads);
+void mercer_release(MercerRun *run);
+int mercer_gram(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t ldo, MercerState *state,
+                double pause_after, int n_threads);
+/* V (m, p) of T, row-major; out (n, p) double, row-major */
+int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p, MercerState *state);
+int mercer_matmul(const MercerRun *run, const MercerTable *table, MercerState *state, double pause_after,
+                  int n_threads);
+void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out);
+/* adjoint.c */
+int mercer_adjoint(const MercerAdjoint *job, const MercerTable *table, ptrdiff_t *next, double pause_after, int n_threads);
+void mercer_chunks(const double *rows, ptrdiff_t m, ptrdiff_t d, double *chunks, int n_threads);
+int mercer_openmp(void);
+
+#endif

@@ -1,0 +1,68 @@
+/* The tile engine at one instruction set: meson builds this file once per set, with MERCER_ISA naming it. */
+#include <math.h>
+#include <string.h>
+
+#include "mercer.h"
+#include "simd_math.h"
+#include "simd_apply.inc"
+
+#define MERCER_STRING_(x) #x
+#define MERCER_STRING(x) MERCER_STRING_(x)
+
+/* A register block is MR rows by NV vectors: 24 accumulators of 32 registers with AVX-512, 12 of 16 else.
+ * KC features of MR rows and one panel stay in the caches while a block is summed.
+ *
+ * Why our own product and not BLAS on tiles: figures in bench/README.md. */
+#if MERCER_VB == 64
+#define MR 8
+#else
+#define MR 4
+#endif
+#define NV 3
+#define KC 256
+
+#define MERCER_TABLE(of_adjoint_bytes, of_adjoint_rows)                    \
+    const MercerTable MERCER_SUFFIX(N(table)) = {                          \
+        .isa = MERCER_STRING(MERCER_ISA),                                  \
+        .element = sizeof(T),                                              \
+        .panel_width = NR,                                                 \
+        .tile = TILE,                                                      \
+        .scratch_bytes = N(scratch_bytes),                                 \
+        .pack_rows = N(pack_rows),                                         \
+        .pack_panel = N(pack_panel),                                       \
+        .panel_norms = N(panel_norms),                                     \
+        .sparse_norms = N(sparse_norms),                                   \
+        .tile_values = N(tile_values),                                     \
+        .store = N(store_tile),                                            \
+        .store_transposed = N(store_transposed),                           \
+        .multiply = N(multiply),                                           \
+        .multiply_transposed = N(multiply_transposed),                     \
+        .simd = N(simd),                                                   \
+        .adjoint_bytes = of_adjoint_bytes,                                 \
+        .adjoint_rows = of_adjoint_rows,                                   \
+    }
+
+#define T double
+#define V vf64
+#define VI vi64
+#define VL MERCER_VL64
+#define TILE 96
+#define N(name) name##_f64
+#include "tile.inc"
+#include "adjoint.inc"
+MERCER_TABLE(adjoint_bytes, adjoint_rows);
+#undef T
+#undef V
+#undef VI
+#undef VL
+#undef TILE
+#undef N
+
+#define T float
+#define V vf32
+#define VI vi32
+#define VL MERCER_VL32
+#define TILE 192
+#define N(name) name##_f32
+#include "tile.inc"
+MERCER_TABLE(NULL, NULL); /* derivatives are taken in float64 */

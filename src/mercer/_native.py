@@ -1,0 +1,141 @@
+"""The only importer of compiled code: programs on tiles.
+
+Place on the way: ``kernels``, ``gram`` → **_native** → ``_gram`` (compiled). Dtypes, layouts and thread counts
+are settled here; the compiled module gets buffers that fit.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from mercer import _gram
+from mercer._threads import n_threads as _count_threads
+from mercer.kernels.program import Gradient, Side, Tangent
+
+__all__ = ["gram", "isa", "isas", "matmul", "openmp", "pull", "pull_push", "push", "simd"]
+
+isa, isas, openmp = _gram.isa, _gram.isas, _gram.openmp
+
+_SIMD_FUNCTIONS = ("exp", "expneg", "log", "log1p", "sin", "cos", "sinpi", "tanh", "sqrt", "rint")
+_FLOAT64 = np.dtype(np.float64)
+
+
+def _dtype(left, default=_FLOAT64):
+    for features in left.features:
+        if features is not None:
+            return features.dtype
+    return default
+
+
+def _adjacent_columns(out):
+    return out.strides[1] == out.itemsize and out.strides[0] >= out.itemsize * out.shape[1]
+
+
+def gram(program, left, right, out, symmetric=False, blocks=None, n_threads=None):
+    """Fill ``out`` with the kernel of every pair of rows.
+
+    Parameters
+    ----------
+    program : Program
+    left, right : Side
+        Features of one dtype, float32 or float64.
+    out : ndarray of shape (n, m), any strides
+    symmetric : bool
+        `right` is `left`: half of the tiles are computed, and the result is exactly symmetric.
+    blocks : dict, optional
+        Per BLOCK leaf its (n, m) matrix.
+    n_threads : int, optional
+    """
+    dtype = _dtype(left, out.dtype)
+    if 0 in out.shape:
+        return
+    direct = _adjacent_columns(out) and out.dtype == dtype
+    if not direct and out.dtype == dtype and _adjacent_columns(out.T):
+        # Kernels are symmetric functions.
+        swapped = {index: np.asarray(block).T for index, block in (blocks or {}).items()}
+        gram(program, right, left, out.T, symmetric, swapped, n_threads)
+        return
+    target = out if direct else np.empty(out.shape, dtype)
+    run = _gram.Run(program, left, right, symmetric, blocks, dtype, _count_threads(n_threads))
+    run.gram(target)
+    if target is not out:
+        out[...] = target
+
+
+def matmul(program, left, right, V, out, symmetric=False, blocks=None, n_threads=None):
+    """Fill ``out`` (n, p), float64, with K @ V, V (m, p), without forming K.
+
+    Memory is O(n·p) and O(d) per row of the packed copies. The other parameters are as in `gram`.
+    """
+    dtype = _dtype(left)
+    V = np.ascontiguousarray(V, dtype=dtype)
+    if 0 in out.shape or 0 in V.shape:
+        out[...] = 0.0
+        return
+    target = out if out.flags.c_contiguous and out.dtype == _FLOAT64 else np.empty(out.shape)
+    run = _gram.Run(program, left, right, symmetric, blocks, dtype, _count_threads(n_threads))
+    run.matmul(V, target)
+    if target is not out:
+        out[...] = target
+
+
+def _doubles(array):
+    if array is None:
+        return None
+    if sparse.issparse(array):
+        array = array.toarray()
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _dense(side):
+    return Side(side.n, [_doubles(f) for f in side.features], np.asarray(side.vecs, dtype=np.float64))
+
+
+def _adjoint(program, left, right, tangent, blocks, n_threads):
+    n_leaves = len(program.leaves)
+    if tangent is not None:
+        tangent = Tangent(
+            left=[_doubles(f) for f in tangent.left or [None] * n_leaves],
+            right=[_doubles(f) for f in tangent.right or [None] * n_leaves],
+            left_vecs=_doubles(tangent.left_vecs),
+            right_vecs=_doubles(tangent.right_vecs),
+            slots=_doubles(tangent.slots),
+            log_weights=None if tangent.log_weights is None else [_doubles(w) for w in tangent.log_weights],
+            blocks={index: _doubles(block) for index, block in (tangent.blocks or {}).items()},
+        )
+    return _gram.Adjoint(program, _dense(left), _dense(right), tangent, blocks, _count_threads(n_threads))
+
+
+def push(program, left, right, tangent, out, blocks=None, n_threads=None):
+    """Fill ``out`` (n, m) with the directional derivative of K along a `Tangent`."""
+    target = out if out.flags.c_contiguous and out.dtype == _FLOAT64 else np.empty(out.shape)
+    _adjoint(program, left, right, tangent, blocks, n_threads).push(target)
+    if target is not out:
+        out[...] = target
+
+
+def pull(program, left, right, G, blocks=None, n_threads=None):
+    """The `Gradient` of ⟨G, K⟩ in what belongs to the rows, and in slots, weights and blocks.
+
+    Parameters
+    ----------
+    program, left, right, blocks, n_threads
+        As in `gram`.
+    G : ndarray of shape (n, m), or a pair of arrays (C, V)
+        The pair, (n, p) and (m, p), stands for C @ V.T, which is not formed.
+    """
+    return Gradient(*_adjoint(program, left, right, None, blocks, n_threads).pull(G)[0])
+
+
+def pull_push(program, left, right, G, tangent, blocks=None, n_threads=None):
+    """The gradient as by `pull`, and its directional derivative along a `Tangent` at fixed G."""
+    first, second = _adjoint(program, left, right, tangent, blocks, n_threads).pull(G)
+    return Gradient(*first), Gradient(*second)
+
+
+def simd(name, x):
+    """A function of the vector library on an array of float32 or float64."""
+    x = np.ascontiguousarray(x)
+    y = np.empty_like(x)
+    if _gram.simd(_SIMD_FUNCTIONS.index(name), x, y):
+        raise ValueError(f"the vector library has no {name}")
+    return y
