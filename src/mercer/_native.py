@@ -9,7 +9,7 @@ from scipy import sparse
 
 from mercer import _gram
 from mercer._threads import n_threads as _count_threads
-from mercer.kernels.program import Gradient, Side, Tangent
+from .kernels.program import Gradient, Side, Tangent
 
 __all__ = ["gram", "isa", "isas", "matmul", "openmp", "pull", "pull_push", "push", "simd"]
 

@@ -1,0 +1,273 @@
+"""A compiled kernel bound to its samples: values by ``_native``, row strips where a leaf is a matrix, the diagonal.
+
+Place on the way: ``program`` → **prepared** → ``_native``; ``Kernel.__call__`` and ``gram.Gram`` stand on it.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from .. import _native
+from .._arrays import available_memory, common, readable_size
+from . import pairs
+from .program import LeafKind, Side
+
+__all__ = ["Prepared", "densify", "diagonal", "n_rows", "paired", "sides", "take_rows"]
+
+# Row strips of a matrix leaf: this many bytes of one block, at most.
+_STRIP_BYTES = 2**25
+# Pairs per chunk of the diagonal, in entries of the widest feature matrix.
+_CHUNK = 2**20
+_TAKES_SPARSE = (LeafKind.DOT, LeafKind.SQDIST)
+
+
+def n_rows(X):
+    """Number of samples, of an array or a sequence."""
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+def take_rows(X, index):
+    """Rows of an array or items of a sequence; a slice is a view of memory."""
+    if hasattr(X, "shape"):
+        return X[index]
+    if isinstance(index, slice):
+        return X[index]
+    return [X[i] for i in np.arange(len(X))[index]]
+
+
+def densify(X, reason):
+    """X as an ndarray, after a look at the memory it takes."""
+    if not sparse.issparse(X):
+        return X
+    need = X.shape[0] * X.shape[1] * X.dtype.itemsize
+    if need > 2**26 and need > (free := available_memory()):
+        raise ValueError(
+            f"{reason} needs dense samples, and {X.shape[0]} x {X.shape[1]} of them take {readable_size(need)} where "
+            f"{readable_size(free)} are available; use fewer rows at a time, or a dot-product or distance kernel"
+        )
+    return X.toarray()
+
+
+def dtype_of(X):
+    """Dtype of a run: that of float samples, else float64."""
+    dtype = getattr(X, "dtype", None)
+    return dtype if dtype in (np.float32, np.float64) else np.dtype(np.float64)
+
+
+def paired(X, Z):
+    """X and Z in one dtype and one storage: the wider float, and CSR if either is."""
+    if not (hasattr(X, "dtype") and hasattr(Z, "dtype")):
+        return X, Z
+    if X.dtype.kind == "f" and Z.dtype.kind == "f":
+        X, Z = common(X, Z)
+    if sparse.issparse(X) != sparse.issparse(Z):
+        X, Z = (F if sparse.issparse(F) else sparse.csr_array(F) for F in (X, Z))
+    return X, Z
+
+
+def sides(program, X, Z=None):
+    """Both sides of a value run; the right one is the left one if Z is None.
+
+    Parameters
+    ----------
+    program : Program
+    X, Z : ndarray, csr_array or sequence
+        As the kernel's input check returns them.
+
+    Returns
+    -------
+    left, right : Side
+    """
+    lefts, rights = [], []
+    for leaf in program.leaves:
+        if leaf.kind == LeafKind.BLOCK:
+            lefts.append(None)
+            rights.append(None)
+            continue
+        keep = leaf.kind in _TAKES_SPARSE and leaf.view.keeps_sparse
+        x, z = (X, Z) if keep else (_dense_for(leaf, X), _dense_for(leaf, Z))
+        left, right = leaf.view.sides(x, z)
+        if leaf.kind == LeafKind.CHI2:
+            _check_nonnegative(left, "X")
+            _check_nonnegative(right, "Z")
+        lefts.append(left)
+        rights.append(right)
+    left = Side(n_rows(X), lefts, row_vectors(program, X))
+    if Z is None:
+        return left, left
+    return left, Side(n_rows(Z), rights, row_vectors(program, Z))
+
+
+def _dense_for(leaf, X):
+    return densify(X, f"a kernel of {leaf.kind.name.lower()} kind")
+
+
+def row_vectors(program, X):
+    """Values of a program's row functions, (n_vecs, n)."""
+    out = np.empty((len(program.vecs), n_rows(X)))
+    for row, function in zip(out, program.vecs, strict=True):
+        row[:] = function.value(X)
+    return out
+
+
+def _check_nonnegative(F, name):
+    if F.size and F.min() < 0:
+        i, j = np.unravel_index(int(np.argmin(F)), F.shape)
+        raise ValueError(
+            f"ChiSquared needs nonnegative samples, but {name} has {F[i, j]} at row {i}, column {j}; shift the data, or "
+            "use Laplacian or RBF"
+        )
+
+
+def diagonal(program, X, Z=None):
+    """k(x_i, x_i), or k(x_i, z_i), for each row: float64 of shape (n,)."""
+    n = n_rows(X)
+    out = np.empty(n)
+    width = X.shape[1] if hasattr(X, "shape") and len(X.shape) > 1 else 1
+    step = max(1, _CHUNK // max(width, 1))
+    for start in range(0, n, step):
+        rows = slice(start, start + step)
+        x = take_rows(X, rows)
+        z = None if Z is None else take_rows(Z, rows)
+        left, right = sides(program, x, z)
+        blocks = {c: program.leaves[c].view.diag(x, z) for c in program.block_leaves}
+        out[rows] = pairs.value(program, left, right, blocks)
+    check_range(program, X, out)
+    return out
+
+
+def check_range(program, X, values):
+    """Refuse values that a product of Dirichlet factors drove out of the floating-point range.
+
+    (2D+1)^d, its value at equal points, is the bound; while it is in range nothing has to be looked at.
+    """
+    for leaf in program.leaves:
+        if leaf.kind != LeafKind.DIRICHLET or leaf.unit:
+            continue
+        size, d = 2 * leaf.degree + 1, leaf.view.n_features(X.shape[1])
+        if d * np.log(size) < 0.9 * np.log(np.finfo(values.dtype).max):
+            continue
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"Fourier(degree={leaf.degree}) of {d} features reaches {size}^{d} at equal points, which leaves the "
+                f"range of {values.dtype}; use Fourier(...).normalize(), whose values lie in [-1, 1]"
+            )
+
+
+class Prepared:
+    """A program bound to its samples.
+
+    Parameters
+    ----------
+    program : Program
+    X : ndarray, csr_array or sequence
+        The rows.
+    Z : like X, or None
+        The columns; None for those of X.
+
+    Attributes
+    ----------
+    program : Program
+    left, right : Side
+        What ``_native`` reads.
+    symmetric : bool
+    shape : tuple
+    dtype : dtype
+        Of the kernel's values.
+    """
+
+    def __init__(self, program, X, Z=None, *, built=None):
+        self.program, self.X, self.Z = program, X, Z
+        self.left, self.right = sides(program, X, Z) if built is None else built
+        self.symmetric = Z is None
+        self.shape = (self.left.n, self.right.n)
+        self.dtype = np.dtype(dtype_of(X))
+        self._block_leaves = program.block_leaves
+
+    def __len__(self):
+        """Number of rows."""
+        return self.left.n
+
+    def _columns(self):
+        return self.X if self.Z is None else self.Z
+
+    def take(self, index):
+        """The same for some of the rows (an index array, a boolean mask or a slice)."""
+        index = index if isinstance(index, slice) else np.atleast_1d(np.asarray(index))
+        features = [None if f is None else f[index] for f in self.left.features]
+        vecs = self.left.vecs[:, index]
+        X = take_rows(self.X, index)
+        return Prepared(
+            self.program, X, self._columns(), built=(Side(n_rows(X), features, vecs), self.right)
+        )
+
+    @property
+    def T(self):
+        """The same with rows and columns swapped."""
+        if self.symmetric:
+            return self
+        return Prepared(self.program, self.Z, self.X, built=(self.right, self.left))
+
+    def _strips(self):
+        """Row strips with their blocks, so that memory is O(strip · m)."""
+        n, m = self.shape
+        step = max(1, _STRIP_BYTES // max(8 * m, 1))
+        for start in range(0, n, step):
+            rows = slice(start, min(n, start + step))
+            part = self.take(rows)
+            # One strip that is all of a symmetric call: the source may halve its work.
+            z = None if self.symmetric and step >= n else self._columns()
+            blocks = {c: self.program.leaves[c].view.block(part.X, z) for c in self._block_leaves}
+            yield rows, part, blocks
+
+    def fill(self, out, n_threads=None):
+        """Write the kernel matrix into ``out`` (n, m), of any strides."""
+        if self._block_leaves:
+            for rows, part, blocks in self._strips():
+                _native.gram(
+                    self.program, part.left, self.right, out[rows], blocks=blocks, n_threads=n_threads
+                )
+        else:
+            _native.gram(
+                self.program, self.left, self.right, out, symmetric=self.symmetric, n_threads=n_threads
+            )
+        check_range(self.program, self.X, out)
+        return out
+
+    def matmul(self, V, out=None, n_threads=None):
+        """K @ V for V (m, p), as float64 (n, p), without forming K."""
+        V = np.ascontiguousarray(V, dtype=np.float64)
+        if out is None:
+            out = np.empty((self.shape[0], V.shape[1]))
+        if self._block_leaves:
+            for rows, part, blocks in self._strips():
+                _native.matmul(
+                    self.program, part.left, self.right, V, out[rows], blocks=blocks, n_threads=n_threads
+                )
+        else:
+            _native.matmul(
+                self.program, self.left, self.right, V, out, symmetric=self.symmetric, n_threads=n_threads
+            )
+        check_range(self.program, self.X, out)
+        return out
+
+    def diag(self):
+        """Entries (i, i), in the dtype of the values."""
+        k = min(self.shape)
+        if self.symmetric:
+            return diagonal(self.program, self.X).astype(self.dtype, copy=False)
+        first = slice(0, k)
+        out = diagonal(self.program, take_rows(self.X, first), take_rows(self.Z, first))
+        return out.astype(self.dtype, copy=False)
+
+    def pullback(self, G, n_threads=None):
+        """Gradient of ⟨G, K⟩; G is (n, m), or a pair (C, V) that stands for C @ V.T.
+
+        Returns
+        -------
+        dX, dZ : ndarray, or None
+        dparams : dict
+            By path of scalars and arrays (`Kernel` gathers them by name).
+        """
+        from . import derivatives
+
+        return derivatives.pullback(self.program, self.X, self.Z, G, n_threads)
