@@ -14,8 +14,9 @@ from .base import Kernel
 from .prepared import n_rows, take_rows
 from .program import Leaf, LeafKind
 from .scope import Scope
+from .views import View
 
-__all__ = ["BlockKernel", "BlockSource"]
+__all__ = ["BlockKernel", "BlockSource", "EncodedKernel"]
 
 
 class BlockKernel(Kernel):
@@ -150,3 +151,35 @@ class BlockSource:
             for path, value in dparams.items():
                 total[path] = total.get(path, 0.0) + value
         return dX, total
+
+
+class EncodedKernel(Kernel):
+    """Base of kernels of discrete samples that are inner products of features with columns common to both sides.
+
+    Override `_encode`; the kernel is then a DOT leaf, and needs no matrix of its own.
+    """
+
+    def _emit(self, builder, scope):
+        return builder.leaf(Leaf(LeafKind.DOT, _EncodedView(self)))
+
+    def _encode(self, X, Z):
+        """Features of both sides, CSR or dense, with the same columns; Z None: the second is None."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _EncodedView(View):
+    """Features of discrete samples, of which the two sides share the columns."""
+
+    kernel: EncodedKernel
+
+    differentiable = False
+
+    def apply(self, X):
+        """Features of one side."""
+        return self.kernel._encode(X, None)[0]
+
+    def sides(self, X, Z):
+        """Features of both sides."""
+        left, right = self.kernel._encode(X, Z)
+        return left, left if Z is None else right
