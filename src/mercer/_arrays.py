@@ -327,7 +327,7 @@ def check_weights(sample_weight, n_samples, *, name="sample_weight"):
         raise ValueError(f"{name} has {weights.shape[0]} entries, but X has {n_samples} rows")
     _check_finite(weights, name)
     if not np.any(weights > 0):
-        raise ValueError(f"{name} has no positive entry, so that every row counts as absent; give at least one")
+        raise ValueError(f"{name} has no positive entry (all are zero or less: every row of such a weight counts as absent)")
     return weights
 
 

@@ -219,5 +219,6 @@ class Gram(LinearOperator):
                 f"K @ V with K of shape {self.shape} takes V and a cotangent of the product, got {V.shape} and {C.shape}"
             )
         pair = (C.reshape(len(C), -1).astype(np.float64), V.reshape(len(V), -1).astype(np.float64))
-        dX, dZ, dparams = self.kernel.pullback(self._samples.X, self._samples.Z, pair)
-        return dX, dZ, dparams, self._transpose().dot(C)
+        dX, dZ, dparams = self._samples.pullback(pair, n_threads=self.n_threads)
+        dX, dZ = (None if d is None else d.astype(self.dtype, copy=False) for d in (dX, dZ))
+        return dX, dZ, self.kernel._by_name(dparams), self._transpose().dot(C)

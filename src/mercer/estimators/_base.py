@@ -1,0 +1,266 @@
+"""What estimators share: kernels by expression, name or callable; samples in; scikit-learn's conventions.
+
+Place on the way: ``solvers`` → **estimators** → ``model_selection``.
+"""
+
+import copy
+from difflib import get_close_matches
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_feature_names, _get_feature_names
+
+from .._arrays import check_samples, plain
+from ..kernels import FunctionKernel, from_name
+from ..kernels.base import Kernel
+from ..kernels.names import variance_of
+
+__all__ = ["KernelEstimator", "PairwiseFunction", "check_choice", "check_number", "check_rng"]
+
+
+def check_choice(name, value, known):
+    """Raise a ``ValueError`` with the nearest names unless `value` is one of `known`.
+
+    Parameters
+    ----------
+    name : str
+        The parameter.
+    value : object
+        What was given.
+    known : sequence of str
+        What there is.
+    """
+    if isinstance(value, str) and value in known:
+        return
+    near = get_close_matches(value.lower(), known, n=2, cutoff=0.4) if isinstance(value, str) else []
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    raise ValueError(f"{name}={value!r} is unknown; {hint}known are {', '.join(map(repr, known))}")
+
+
+def check_number(name, value, *, above=None, least=None, integer=False, none=False):
+    """Raise unless a parameter is a number in its range.
+
+    Parameters
+    ----------
+    name : str
+        The parameter.
+    value : object
+        What was given.
+    above, least : float or None
+        It must be larger than `above`, at least `least`.
+    integer, none : bool
+        Whether it must be an integer; whether None will do.
+    """
+    if value is None and none:
+        return
+    number = plain(value)
+    kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
+    if isinstance(number, bool | np.bool_) or not isinstance(number, kinds):
+        raise TypeError(f"{name} must be {'an integer' if integer else 'a number'}{' or None' if none else ''}, got {value!r}")
+    if not number == number or (above is not None and number <= above) or (least is not None and number < least):
+        bound = f"larger than {above}" if above is not None else f"at least {least}"
+        raise ValueError(f"{name} must be {bound}, got {value!r}")
+
+
+def check_rng(random_state):
+    """A RandomState, or the Generator that was given.
+
+    Parameters
+    ----------
+    random_state : int, RandomState, Generator or None
+
+    Returns
+    -------
+    RandomState or Generator
+    """
+    return random_state if isinstance(random_state, np.random.Generator) else check_random_state(random_state)
+
+
+class PairwiseFunction:
+    """Blocks of a function of two rows, scikit-learn's form of a callable kernel.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(x_row, z_row, **params) -> float``.
+    params : dict or None
+        Its keyword arguments.
+    """
+
+    def __init__(self, function, params=None):
+        self.function, self.params = function, dict(params or {})
+
+    def __call__(self, X, Z=None):
+        """The block (n, m) of two blocks of rows; half of it is computed if they are the same."""
+        symmetric = Z is None or Z is X
+        Z = X if Z is None else Z
+        out = np.empty((X.shape[0], Z.shape[0]))
+        for i in range(X.shape[0]):
+            for j in range(i if symmetric else 0, Z.shape[0]):
+                out[i, j] = self.function(X[i], Z[j], **self.params)
+            if symmetric:
+                out[i:, i] = out[i, i:]
+        return out
+
+    def __repr__(self):
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        return f"PairwiseFunction({name})"
+
+    def __eq__(self, other):
+        same = isinstance(other, PairwiseFunction) and self.function == other.function
+        return same and self.params == other.params
+
+    def __hash__(self):
+        return hash((type(self), self.function, tuple(sorted(self.params))))
+
+
+class KernelEstimator(BaseEstimator):
+    """An estimator with a ``kernel`` parameter: expression, name or callable.
+
+    Subclasses have the parameters ``kernel``, and ``gamma``, ``degree``, ``coef0``, ``kernel_params`` for names and
+    callables.
+    """
+
+    def set_params(self, **params):
+        """Set parameters; those of the kernel expression (``kernel__gamma``) replace the kernel by a new one.
+
+        Parameters
+        ----------
+        **params
+            As in ``get_params(deep=True)``.
+
+        Returns
+        -------
+        self
+        """
+        inner = {key.removeprefix("kernel__"): params.pop(key) for key in list(params) if key.startswith("kernel__")}
+        if not inner:
+            return super().set_params(**params)
+        kernel = params.get("kernel", self.kernel)
+        if not isinstance(kernel, Kernel):
+            raise ValueError(
+                f"kernel={kernel!r} has no parameters {sorted(inner)!r}; pass an expression such as "
+                "mercer.kernels.RBF(), or set gamma, degree or coef0"
+            )
+        changed = kernel.set_params(**inner)
+        super().set_params(**{**params, "kernel": changed})
+        return self
+
+    def __sklearn_tags__(self):
+        """Sparse rows are fine; a given kernel matrix is split by rows and columns."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._is_precomputed(self.kernel)
+        tags.input_tags.sparse = not tags.input_tags.pairwise
+        return tags
+
+    @staticmethod
+    def _is_precomputed(kernel):
+        if isinstance(kernel, Kernel):
+            return "matrix" in kernel._readers()
+        return kernel == "precomputed" if isinstance(kernel, str) else False
+
+    # ---------------------------------------------------------------- kernel and samples
+
+    def _resolve_kernel(self, X):
+        """The kernel expression for training samples X, with every hyperparameter a number from now on."""
+        kernel = self.kernel
+        if isinstance(kernel, Kernel):
+            return kernel
+        if isinstance(kernel, str):
+            d = X.shape[1]
+            variance = variance_of(X) if self._gamma_is_scale() else None
+            return from_name(kernel, self.gamma, self.degree, self.coef0, n_features=d, variance=variance)
+        return FunctionKernel(PairwiseFunction(kernel, self.kernel_params))
+
+    def _gamma_is_scale(self):
+        return isinstance(self.gamma, str) and self.gamma == "scale"
+
+    def _check_kernel(self):
+        """Raise for a kernel that is none, before any work."""
+        kernel = self.kernel
+        if isinstance(kernel, type) or not (isinstance(kernel, Kernel | str) or callable(kernel)):
+            hint = f"; use {kernel.__name__}(…), an instance" if isinstance(kernel, type) else ""
+            raise TypeError(f"kernel must be a kernel expression, a name or a callable, got {kernel!r}{hint}")
+
+    def _reads_rows(self):
+        """Whether samples are rows of numbers (and not strings, sets or the like)."""
+        if not isinstance(self.kernel, Kernel):
+            return True
+        return bool({"samples", "matrix"} & set(self.kernel._readers()))
+
+    def _training_samples(self, X):
+        """X checked, and its columns' names or None; nothing is set on the estimator."""
+        if not self._reads_rows():
+            return self.kernel._checked(X), None
+        names = None if type(X) is np.ndarray else _get_feature_names(X)
+        precomputed = self._is_precomputed(self.kernel)
+        X = check_samples(X, owner=type(self).__name__)
+        if precomputed:
+            X = X.toarray() if sp.issparse(X) else X
+            _check_precomputed(X)
+        return X, names
+
+    def _query_samples(self, X):
+        """X checked against the fit."""
+        if not self._reads_rows():
+            return self.kernel_._checked(X)
+        if type(X) is not np.ndarray or hasattr(self, "feature_names_in_"):
+            _check_feature_names(self, X, reset=False)
+        X = check_samples(X, n_features=self.n_features_in_, owner=type(self).__name__)
+        return X.toarray() if sp.issparse(X) and self._is_precomputed(self.kernel) else X
+
+    def _set_features(self, X, names):
+        """The attributes of scikit-learn that describe the columns; to be called when a fit has succeeded."""
+        if getattr(X, "ndim", 0) == 2:
+            self.n_features_in_ = X.shape[1]
+        elif hasattr(self, "n_features_in_"):
+            del self.n_features_in_
+        if names is not None:
+            self.feature_names_in_ = names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _require_fit(self, attribute):
+        if attribute not in self.__dict__:
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
+                "using this estimator."
+            )
+
+
+def own_rows(X, index=None):
+    """Samples that no caller can change: a copy, of some rows if `index` says which.
+
+    Parameters
+    ----------
+    X : ndarray, csr_array or sequence
+    index : ndarray of ints or None
+
+    Returns
+    -------
+    ndarray, csr_array or list
+    """
+    if sp.issparse(X):
+        return X.copy() if index is None else X[index]
+    if isinstance(X, np.ndarray) and X.dtype != object:
+        return np.array(X, order="C") if index is None else X[index]
+    return copy.deepcopy(X if index is None else [X[i] for i in index])
+
+
+def _check_precomputed(K):
+    n, m = K.shape
+    if n != m:
+        raise ValueError(f"kernel='precomputed' needs a square matrix at fit, got shape {K.shape}; pass k(X_train)")
+    # Every rounding of a real kernel is well below this; a solver reads one triangle only.
+    limit = 1e-5 * max(float(np.max(np.abs(K.diagonal()))), np.finfo(K.dtype).tiny)
+    for start in range(0, n, 1024):
+        gap = np.abs(K[start : start + 1024] - K[:, start : start + 1024].T)
+        if gap.max() > limit:
+            i, j = np.unravel_index(int(np.argmax(gap)), gap.shape)
+            raise ValueError(
+                f"kernel='precomputed' needs a symmetric matrix at fit, but entries ({start + i}, {j}) and ({j}, "
+                f"{start + i}) are {K[start + i, j]!r} and {K[j, start + i]!r}; symmetrise it with (K + K.T) / 2"
+            )

@@ -1,0 +1,9 @@
+"""Solvers: each takes arrays or products with them, and returns one kind of outcome.
+
+Place on the way: kernel expression → ``gram`` → **solvers** → ``estimators``.
+"""
+
+from .outcome import NotPositiveDefinite, Outcome
+from .ridge import ridge, ridge_loo
+
+__all__ = ["NotPositiveDefinite", "Outcome", "ridge", "ridge_loo"]

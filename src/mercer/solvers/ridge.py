@@ -1,0 +1,428 @@
+"""Kernel ridge: the regularised least-squares problem and its two exact routes, and leave-one-out in closed form.
+
+With dual coefficients a, weights W = S² and one intercept b,
+
+    minimise Σ wᵢ (b + (K a)ᵢ − yᵢ)² + α aᵀ K a     (MLR7 7.31)
+
+has a = S c with (S K S + α I) c + S1 b = S y and (S1)ᵀ c = 0: a symmetric form that a small weight does not spoil.
+"""
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator
+
+from .cholesky import MIXED_FROM, _restore, factorize, solve_mixed
+from .conjugate_gradient import conjugate_gradient
+from .outcome import Outcome, warn_unconverged
+from .pivoted_cholesky import Woodbury, pivoted_cholesky
+
+__all__ = ["ridge", "ridge_cg", "ridge_cholesky", "ridge_loo", "ridge_loo_residuals"]
+
+
+# ---------------------------------------------------------------- the problem
+
+
+def _centred(Y, s, fit_intercept):
+    """S(Y − mean) and the weighted means; subtracting them changes the intercept only, and keeps digits."""
+    mean = np.zeros(Y.shape[1])
+    if fit_intercept:
+        mean = Y.mean(axis=0) if s is None else (s**2 @ Y) / (s @ s)
+        Y = Y - mean
+    return (Y if s is None else s[:, None] * Y), mean
+
+
+def _scale(K, s):
+    """S K S in place."""
+    K *= s[:, None]
+    K *= s
+    return K
+
+
+def _groups(alphas):
+    """Pairs of one alpha and the columns that have it."""
+    values = sorted(set(alphas.tolist()))
+    if len(values) == 1:
+        return [(values[0], slice(None))]
+    return [(value, np.flatnonzero(alphas == value)) for value in values]
+
+
+def _without_intercept(X, u, one):
+    """P B = G⁻¹B − u (1ᵀG⁻¹B)/(1ᵀu), u = G⁻¹1; and the multipliers, which are the intercepts."""
+    shift = (one @ X) / (one @ u)
+    return X - u[:, None] * shift, shift
+
+
+# ---------------------------------------------------------------- Cholesky
+
+
+def ridge_cholesky(K, Y, alphas, *, s=None, fit_intercept=True, keep_factor=False, mixed=True):
+    """Solve by a Cholesky factor; K is overwritten.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        Symmetric, float64, contiguous; lost.
+    Y : ndarray of shape (n, t)
+        Targets, float64.
+    alphas : ndarray of shape (t,)
+        One per target.
+    s : ndarray of shape (n,) or None
+        Square roots of the (positive) weights.
+    fit_intercept : bool
+        Whether b is free, or 0.
+    keep_factor : bool
+        Return the factors, by alpha.
+    mixed : bool
+        Whether a float32 factor with float64 residuals may be tried.
+
+    Returns
+    -------
+    Outcome
+
+    Raises
+    ------
+    NotPositiveDefinite
+    """
+    n = len(K)
+    if s is not None:
+        _scale(K, s)
+    B, mean = _centred(Y, s, fit_intercept)
+    one = np.ones(n) if s is None else s
+    dual, intercept = np.empty(Y.shape), mean.copy()
+    residual, factors, route = 0.0, {}, "cholesky"
+    groups = _groups(alphas)
+    diagonal = K.diagonal().copy() if len(groups) > 1 else None
+    for count, (alpha, columns) in enumerate(groups):
+        right = B[:, columns]
+        if fit_intercept:
+            right = np.concatenate([right, one[:, None]], axis=1)
+        last = count == len(groups) - 1
+        X, route, factor = _solve(K, alpha, right, mixed and not keep_factor and n >= MIXED_FROM)
+        product = right - factor.matmul(X) if factor is not None else None
+        if product is not None:
+            size = np.linalg.norm(right, axis=0)
+            residual = max(residual, float(np.max(np.linalg.norm(product, axis=0) / np.where(size > 0, size, 1))))
+        if keep_factor:
+            factors[alpha] = factor
+            if not last:
+                K = np.array(factor.array, order="F")
+        if not last and factor is not None:
+            _restore(K if keep_factor else factor.array)
+            (K if keep_factor else factor.array).flat[:: n + 1] = diagonal
+        if fit_intercept:
+            X, shift = _without_intercept(X[:, :-1], X[:, -1], one)
+            intercept[columns] += shift
+        dual[:, columns] = X
+    if s is not None:
+        dual *= s[:, None]
+    return Outcome(dual, intercept, route, residual=residual, factor=factors if keep_factor else None)
+
+
+def _solve(K, alpha, right, mixed):
+    if mixed:
+        X = solve_mixed(K, alpha, right)
+        if X is not None:
+            return X, "cholesky, float32 refined", None
+    factor = factorize(K, alpha)
+    return factor.solve(right), "cholesky", factor
+
+
+def ridge_loo_residuals(K, Y, alphas, *, s=None, fit_intercept=True, factors=None):
+    """What each row's target differs by from its prediction without that row: (P y)ᵢ / Pᵢᵢ.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n) or None
+        Overwritten; None if `factors` are given.
+    Y, alphas, s, fit_intercept
+        As for `ridge_cholesky`.
+    factors : dict or None
+        Factors by alpha.
+
+    Returns
+    -------
+    ndarray of shape (n, t)
+        NaN where a row's prediction without it is undefined (no other row).
+    """
+    n = len(Y)
+    if K is not None:
+        if s is not None:
+            _scale(K, s)
+        diagonal = K.diagonal().copy()
+    B, _ = _centred(Y, s, fit_intercept)
+    one = np.ones(n) if s is None else s
+    out = np.empty(Y.shape)
+    groups = _groups(alphas)
+    for count, (alpha, columns) in enumerate(groups):
+        factor = factorize(K, alpha) if factors is None else factors[alpha]
+        right = np.concatenate([B[:, columns], one[:, None]], axis=1)
+        X = factor.solve(right)
+        last = factors is None and count == len(groups) - 1
+        inverse = factor.inverse_diagonal(overwrite=last)
+        X, u = X[:, :-1], X[:, -1]
+        if fit_intercept:
+            X, _ = _without_intercept(X, u, one)
+            inverse = inverse - u**2 / (one @ u)
+        # With one row P is 0 up to rounding: nothing predicts it.
+        undefined = np.array([n == 1 and fit_intercept] * n)
+        denominator = one * np.where(undefined, np.nan, inverse)
+        out[:, columns] = X / denominator[:, None]
+        if factors is None and not last:
+            _restore(factor.array)
+            factor.array.flat[:: n + 1] = diagonal
+            K = factor.array
+    return out
+
+
+# ---------------------------------------------------------------- conjugate gradients
+
+
+def ridge_cg(
+    operator,
+    Y,
+    alphas,
+    *,
+    diagonal,
+    rows,
+    s=None,
+    fit_intercept=True,
+    tol=1e-6,
+    max_iter=1000,
+    max_rank=None,
+    rng=None,
+    fast=None,
+    on_step=None,
+    warn=True,
+):
+    """Solve by conjugate gradients on products with K, preconditioned by randomly pivoted Cholesky.
+
+    Parameters
+    ----------
+    operator : callable
+        ``V -> K @ V`` in float64.
+    Y, alphas, s, fit_intercept
+        As for `ridge_cholesky`.
+    diagonal : ndarray of shape (n,)
+        Of K.
+    rows : callable
+        ``index -> K[index]``.
+    tol : float
+        The residual over the norm of the (centred, weighted) targets at which a target is done.
+    max_iter : int
+        Most products with K.
+    max_rank : int or None
+        Rank of the preconditioner at most; None for what the problem's size suggests.
+    rng : RandomState or Generator
+        Draws the pivots.
+    fast : callable or None
+        A cheaper, less exact ``V -> K @ V``. Then the residual is worked out anew by `operator` after each round.
+    on_step : callable or None
+        ``on_step(n_iter, relative_residual)``.
+    warn : bool
+        Warn if a target fell short.
+
+    Returns
+    -------
+    Outcome
+    """
+    n = len(Y)
+    one = np.ones(n) if s is None else s
+    weigh = (lambda V: V) if s is None else (lambda V: s[:, None] * V)
+    B, mean = _centred(Y, s, fit_intercept)
+    size = np.linalg.norm(B, axis=0)
+    unit = np.where(size > 0, size, 1.0)
+    rng = np.random.default_rng(0) if rng is None else rng
+    if max_rank is None:
+        max_rank = max(min(n // 4, 4000), min(n, 100))
+    positive = alphas[alphas > 0]
+    low_rank = pivoted_cholesky(
+        diagonal * one**2,
+        lambda index: one[index, None] * rows(index) * one,
+        min(max_rank, n),
+        rng=rng,
+        alpha=float(positive.min()) if len(positive) == len(alphas) else 0.0,
+    )
+    precondition = Woodbury(low_rank, alphas)
+
+    def product(multiply):
+        return lambda V, columns: weigh(multiply(weigh(V))) + alphas[columns] * V
+
+    exact, everything = product(operator), np.arange(Y.shape[1])
+    inner = exact if fast is None else product(fast)
+    X, R, shift = np.zeros_like(B), B, np.zeros(Y.shape[1])
+    reached, n_iter, stuck = np.where(size > 0, 1.0, 0.0), 0, 0
+    while np.any(reached > tol) and n_iter < max_iter and stuck < 2:
+        # A cheap product is good for some digits a round; what it missed comes back with the next residual.
+        goal = tol * size if inner is exact else np.maximum(0.3 * tol * size, 1e-3 * np.linalg.norm(R, axis=0))
+        start = n_iter
+        iterate = conjugate_gradient(
+            inner,
+            R,
+            precondition,
+            target=np.where(reached > tol, 0.9 * goal, np.inf),
+            max_iter=max_iter - n_iter,
+            constraint=one if fit_intercept else None,
+            on_step=None if on_step is None else lambda i, r, start=start: on_step(start + i, r / unit),
+            patience=200,
+        )
+        candidate = X + iterate.X
+        n_iter += iterate.n_iter
+        left = B - exact(candidate, everything)
+        offset = (one @ left) / (one @ one) if fit_intercept else np.zeros_like(shift)
+        left -= one[:, None] * offset
+        now = np.linalg.norm(left, axis=0) / unit
+        better = now < reached
+        if np.max(now[reached > tol] / reached[reached > tol]) > 0.3:
+            stuck += 1
+            inner = exact  # the cheap product does not carry this matrix
+        X[:, better], shift[better], reached[better] = candidate[:, better], offset[better], now[better]
+        R = B - exact(X, everything) - one[:, None] * shift if not better.all() else left
+    converged = bool(np.all(reached <= tol))
+    worst = float(np.max(reached))
+    if warn and not converged:
+        remedy = "raise max_iter or alpha" if n_iter >= max_iter else "raise alpha or tol: rounding allows no less"
+        warn_unconverged("conjugate gradients", worst, tol, n_iter, remedy, stacklevel=4)
+    dual = weigh(X)
+    return Outcome(dual, mean + shift, "cg", n_iter=max(n_iter, 1), residual=worst, converged=converged)
+
+
+# ---------------------------------------------------------------- functional forms
+
+
+def _functional(K, y, alpha, sample_weight):
+    """Checked copies: rows that count, y as a matrix, one alpha per target, square roots of the weights."""
+    from .._arrays import check_targets, check_weights
+
+    n = K.shape[0]
+    if len(K.shape) != 2 or n != K.shape[1]:
+        raise ValueError(f"K must be square, got shape {K.shape}")
+    y = check_targets(y, n, owner="ridge")
+    Y = y.reshape(n, -1).astype(np.float64)
+    alphas = check_alpha(alpha, Y.shape[1])
+    weights = check_weights(sample_weight, n)
+    keep = None if weights is None or (weights > 0).all() else np.flatnonzero(weights > 0)
+    s = None if weights is None else np.sqrt(weights if keep is None else weights[keep])
+    return y, (Y if keep is None else Y[keep]), alphas, s, keep
+
+
+def check_alpha(alpha, n_targets):
+    """One alpha per target, float64.
+
+    Parameters
+    ----------
+    alpha : float or array_like of shape (t,)
+        Not negative.
+    n_targets : int
+        t.
+
+    Returns
+    -------
+    ndarray of shape (t,)
+
+    Raises
+    ------
+    ValueError
+        A negative or infinite alpha, or another number of them.
+    TypeError
+        If it is no number.
+    """
+    try:
+        alphas = np.asarray(alpha, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"alpha must be a nonnegative number or one per target, got {alpha!r}") from None
+    if isinstance(alpha, bool | str):
+        raise TypeError(f"alpha must be a nonnegative number or one per target, got {alpha!r}")
+    if alphas.ndim > 1 or (alphas.ndim == 1 and len(alphas) not in (1, n_targets)):
+        raise ValueError(f"alpha must be one number or one per target ({n_targets}), got shape {alphas.shape}")
+    bad = ~(np.isfinite(alphas) & (alphas >= 0))
+    if bad.any():
+        place = "" if alphas.ndim == 0 else f" at index {int(np.argmax(bad))}"
+        got = float(alphas) if alphas.ndim == 0 else float(alphas[bad][0])
+        raise ValueError(f"alpha must be finite and not negative, got {got!r}{place}; use a small positive number")
+    return np.broadcast_to(alphas, (n_targets,)).astype(np.float64)
+
+
+def _square(K, keep):
+    """A float64 copy in C order of the rows and columns that count."""
+    if isinstance(K, LinearOperator):
+        K = K.formed() if hasattr(K, "formed") else K @ np.eye(K.shape[1])
+    K = np.asarray(K)
+    return np.array(K if keep is None else K[np.ix_(keep, keep)], dtype=np.float64, order="C")
+
+
+def ridge(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
+    """Dual coefficients of kernel ridge regression for a given kernel matrix.
+
+    Parameters
+    ----------
+    K : array_like of shape (n, n), or Gram
+        Symmetric; kept as it is. An operator is formed.
+    y : array_like of shape (n,) or (n, t)
+        Targets.
+    alpha : float or array_like of shape (t,)
+        Not negative; 0 needs a regular K.
+    sample_weight : array_like of shape (n,) or None
+        A weight ≤ 0 removes the row: its dual coefficient is 0.
+    fit_intercept : bool
+        Also fit an unpenalised constant.
+
+    Returns
+    -------
+    dual : ndarray like y
+    intercept : float or ndarray of shape (t,)
+        Only with `fit_intercept`.
+
+    Raises
+    ------
+    NotPositiveDefinite
+        If ``K + alpha·diag(1/w)`` is not, with the pivot.
+
+    References
+    ----------
+    MLR7 (7.31); LN14, kernelised least squares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mercer.solvers import ridge
+    >>> ridge(np.array([[1.0, 2.0], [2.0, 4.0]]), [1.0, 3.0], alpha=1.0)
+    array([-0.16666667,  0.66666667])
+    """
+    K = K if isinstance(K, LinearOperator) else np.asarray(K)
+    y, Y, alphas, s, keep = _functional(K, y, alpha, sample_weight)
+    outcome = ridge_cholesky(_square(K, keep), Y, alphas, s=s, fit_intercept=fit_intercept)
+    dual = outcome.solution
+    if keep is not None:
+        dual = np.zeros((K.shape[0], dual.shape[1]))
+        dual[keep] = outcome.solution
+    dual = dual.reshape(y.shape)
+    if not fit_intercept:
+        return dual
+    return dual, (float(outcome.intercept[0]) if y.ndim == 1 else outcome.intercept)
+
+
+def ridge_loo(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
+    """Leave-one-out residuals ``y − ŷ₋ᵢ`` of kernel ridge regression, without a refit.
+
+    Parameters
+    ----------
+    K, y, alpha, sample_weight, fit_intercept
+        As for `ridge`. A row of weight ≤ 0 is in no fit: its residual is that of the fit.
+
+    Returns
+    -------
+    ndarray like y
+
+    References
+    ----------
+    MLR7 7.3; the block inverse gives ``(P y)ᵢ / Pᵢᵢ`` with P = G⁻¹, less ``uuᵀ/(1ᵀu)``, u = G⁻¹1, for the intercept.
+    """
+    K = K if isinstance(K, LinearOperator) else np.asarray(K)
+    y, Y, alphas, s, keep = _functional(K, y, alpha, sample_weight)
+    inside = ridge_loo_residuals(_square(K, keep), Y, alphas, s=s, fit_intercept=fit_intercept)
+    if keep is None:
+        return inside.reshape(y.shape)
+    dual = ridge(K, y, alpha, sample_weight=sample_weight, fit_intercept=fit_intercept)
+    dual, intercept = dual if fit_intercept else (dual, 0.0)
+    out = np.asarray(y, dtype=np.float64).reshape(len(y), -1) - ((K @ dual).reshape(len(y), -1) + intercept)
+    out[keep] = inside
+    return out.reshape(y.shape)
