@@ -14,9 +14,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names, _get_feature_names
 
 from .._arrays import check_samples, plain
-from ..kernels import FunctionKernel, from_name
 from ..kernels.base import Kernel
-from ..kernels.names import variance_of
+from ..kernels.names import from_name, variance_of
+from ..kernels.precomputed import FunctionKernel
 
 __all__ = ["KernelEstimator", "PairwiseFunction", "check_choice", "check_number", "check_rng"]
 

@@ -11,7 +11,7 @@ from .._arrays import check_output, check_targets, check_weights
 from .._progress import progress
 from .._threads import blas_threads, n_threads
 from ..gram import Gram
-from ..kernels.base import Kernel
+from ..kernels.precomputed import Precomputed
 from ..solvers.ridge import check_alpha, ridge_cg, ridge_cholesky, ridge_loo_residuals
 from ._base import KernelEstimator, check_choice, check_number, check_rng, own_rows
 
@@ -272,7 +272,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         """
         self._require_fit("dual_coef_")
         X = self._query_samples(X)
-        if self._problem.precomputed:
+        if type(self.kernel_) is Precomputed:
             product = X @ self.dual_coef_
         else:
             product = Gram(self.kernel_, X, self.X_fit_, n_threads=self.n_jobs) @ self.dual_coef_
@@ -328,7 +328,7 @@ class _Problem:
 
     def __init__(self, kernel, X, Y, alphas, weights, fit_intercept):
         self.kernel, self.alphas, self.fit_intercept = kernel, alphas, fit_intercept
-        self.precomputed = isinstance(kernel, Kernel) and "matrix" in kernel._readers()
+        self.precomputed = "matrix" in kernel._readers()
         self.targets, self.kept, self.removed = Y, None, None
         if weights is not None and not (weights > 0).all():
             self.kept = np.flatnonzero(weights > 0)
@@ -343,29 +343,29 @@ class _Problem:
             self.removed = own_rows(X, np.setdiff1d(np.arange(len(self.targets)), self.kept))
         self._X = None
 
-    def _samples(self):
-        return self._X if self.kept is None else own_rows(self._X, self.kept)
+    def _samples(self, X):
+        if self.kept is None:
+            return X
+        return X[np.ix_(self.kept, self.kept)] if self.precomputed else own_rows(X, self.kept)
 
-    def matrix(self, n_jobs, samples=None):
-        """K of the rows that count, a float64 array of its own."""
+    def matrix(self, n_jobs, fitted=None):
+        """K of the rows that count, a float64 array of its own; `fitted` are ``X_fit_`` once the fit is over."""
         check_output(self.n, self.n, np.float64)
-        if self.precomputed:
-            K = self._X if samples is None else samples
-            return np.array(K if self.kept is None else K[np.ix_(self.kept, self.kept)], dtype=np.float64, order="C")
-        X = self._samples() if samples is None else samples
+        if fitted is None:
+            X = self._samples(self._X)
+        else:
+            X = self._samples(fitted) if self.precomputed else fitted
+        if type(self.kernel) is Precomputed:
+            return np.array(X, dtype=np.float64, order="C")
         # float64 also for float32 rows: rounding of K is then no part of what alpha has to cover.
         return self.kernel(_as_dtype(X, np.float64), n_threads=n_jobs)
 
     def operators(self, n_jobs):
         """K as products, rows and diagonal, for conjugate gradients."""
-        if self.precomputed:
-            K = self._X if self.kept is None else self._X[np.ix_(self.kept, self.kept)]
-            return {
-                "operator": lambda V: K @ V,
-                "diagonal": K.diagonal().astype(np.float64),
-                "rows": lambda index: K[index].astype(np.float64, copy=False),
-            }
-        gram = Gram(self.kernel, _as_dtype(self._samples(), np.float64), n_threads=n_jobs)
+        X = _as_dtype(self._samples(self._X), np.float64)
+        if type(self.kernel) is Precomputed:
+            return {"operator": lambda V: X @ V, "diagonal": X.diagonal(), "rows": lambda index: X[index]}
+        gram = Gram(self.kernel, X, n_threads=n_jobs)
         return {"operator": gram.dot, "diagonal": gram.diag(), "rows": gram.rows}
 
 
