@@ -8,11 +8,11 @@ import difflib
 import numpy as np
 from scipy import sparse
 
-from mercer._arrays import plain
-from mercer.kernels.discrete import Precomputed
-from mercer.kernels.dot_product import Cosine, Linear, Polynomial, Sigmoid
-from mercer.kernels.fourier import Fourier
-from mercer.kernels.stationary import RBF, ChiSquared, Laplacian
+from .._arrays import plain
+from .dot_product import Cosine, Linear, Polynomial, Sigmoid
+from .fourier import Fourier
+from .precomputed import Precomputed
+from .stationary import RBF, ChiSquared, Laplacian
 
 __all__ = ["from_name", "variance_of"]
 

@@ -75,7 +75,7 @@ def check_psd(K, *, tolerance=None):
     >>> bool(result), round(result.smallest_eigenvalue, 12)
     (False, -1.0)
     """
-    K, eps = _symmetric(K)
+    K, eps = symmetric(K)
     values = linalg.eigvalsh(K)
     tolerance = _tolerance(values, eps, tolerance)
     smallest = float(values[0])
@@ -121,7 +121,7 @@ def embedding(K, *, tolerance=None):
     [[2.0, 1.0], [1.0, 2.0]]
     """
     dtype = np.float32 if getattr(K, "dtype", None) == np.float32 else np.float64
-    K, eps = _symmetric(K)
+    K, eps = symmetric(K)
     values, vectors = linalg.eigh(K)
     tolerance = _tolerance(values, eps, tolerance)
     if values[0] < -tolerance:
@@ -154,7 +154,7 @@ def require_psd(matrix, name, rule):
     ValueError
         Naming the rule and the witness's eigenvalue.
     """
-    matrix, eps = _symmetric(matrix, name)
+    matrix, eps = symmetric(matrix, name)
     values = linalg.eigvalsh(matrix)
     tolerance = _tolerance(values, eps, None)
     if values[0] < -tolerance:
@@ -165,7 +165,7 @@ def require_psd(matrix, name, rule):
         )
 
 
-def _symmetric(K, name="K"):
+def symmetric(K, name="K"):
     """K as a float64 symmetric array, and the eps of the precision it came in."""
     if sparse.issparse(K):
         K = K.toarray()
