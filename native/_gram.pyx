@@ -210,7 +210,7 @@ cdef class Run:
             dense = leaf.left.indices == NULL and leaf.right.indices == NULL
             leaf.expand = not dense or leaf.d > DIRECT_FEATURES
             if dense and leaf.expand:
-                leaf.shift = self._keep(_centre(right.features[index]), np.float64)
+                leaf.shift = self._keep(_centre(right.features[index]), self.dtype)
         return 0
 
     def gram(self, out):

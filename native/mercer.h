@@ -41,7 +41,7 @@ typedef struct {
     ptrdiff_t d;
     MercerFeatures left, right;
     const void *weight;       /* (d,) of T, or NULL for ones */
-    const void *shift;        /* (d,) double: the centre subtracted before an expansion; NULL for none */
+    const void *shift;        /* (d,) of T: the centre subtracted before an expansion; NULL for none */
     /* packed by mercer_prepare; NULL where the side is CSR and is packed tile by tile */
     const void *rows;         /* (n, ld) of T */
     ptrdiff_t ld;
@@ -114,8 +114,10 @@ typedef struct {
     void (*sparse_norms)(const MercerLeaf *leaf, const MercerFeatures *side, ptrdiff_t j0, void *out);
     /* kernel values of rows i0..i1 and columns j0..j1 into the scratch: returns (tile, tile) of T */
     void *(*tile_values)(const MercerRun *run, void *scratch, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdiff_t j1);
-    void (*store)(const void *values, ptrdiff_t ni, ptrdiff_t nj, void *out, ptrdiff_t ldo);
-    void (*store_transposed)(const void *values, ptrdiff_t ni, ptrdiff_t nj, void *out, ptrdiff_t ldo);
+    /* a tile, or its transpose by way of `space` (tile, tile), into out; past the caches if `stream` */
+    void (*store)(const void *values, ptrdiff_t ni, ptrdiff_t nj, void *out, ptrdiff_t ldo, int stream);
+    void (*store_transposed)(const void *values, void *space, ptrdiff_t ni, ptrdiff_t nj, void *out, ptrdiff_t ldo,
+                             int stream);
     /* Y += values @ V, or values.T @ V. p > MERCER_NARROW: V (., ldv), Y (., ldy) row by row; else V (p, ldv),
      * Y (p, ldy) column by column. Y is double. */
     void (*multiply)(const void *values, ptrdiff_t ni, ptrdiff_t nj, const void *V, ptrdiff_t ldv, ptrdiff_t p,
