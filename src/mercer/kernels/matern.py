@@ -158,8 +158,8 @@ class _GeneralMatern(BlockKernel):
 
 
 def _times(g, slope):
-    """g·slope, 0 where g is 0."""
-    return np.multiply(g, slope, out=np.zeros(np.shape(slope)), where=np.asarray(g) != 0)
+    """g·slope, 0 where either is 0 whatever the other is."""
+    return np.multiply(g, slope, out=np.zeros(np.shape(slope)), where=(np.asarray(g) != 0) & (slope != 0))
 
 
 def emit_general(builder, scope, nu, length_scale):
