@@ -38,6 +38,7 @@ endef
 # An environment with pip and what builds mercer.
 %/made: pyproject.toml Makefile
 	$(check)
+	@echo "Making $(@D): tools first, then mercer and what it needs; about a minute the first time."
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -c 'import tomllib; print("ninja", *tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' > $(@D)/requirements.txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $(@D)/requirements.txt
