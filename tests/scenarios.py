@@ -228,7 +228,12 @@ _TABLE = [
         _polynomial(2, 1.0, 0.0),
         real,
     ),
-    ("sigmoid", lambda: Sigmoid(0.25, 0.5), lambda x, z: mpmath.tanh(mpf(0.25) * _dot(x, z) + mpf(0.5)), real),
+    (
+        "sigmoid",
+        lambda: Sigmoid(0.25, 0.5),
+        lambda x, z: mpmath.tanh(mpf(0.25) * _dot(x, z) + mpf(0.5)),
+        real,
+    ),
     ("cosine", Cosine, _cosine, real),
     ("exp-dot-product", lambda: ExpDotProduct(1.25), _exp_dot, real),
     (
@@ -296,7 +301,12 @@ _TABLE = [
         real,
     ),
     ("scaled", lambda: 1.5 * RBF(0.5), lambda x, z: mpf(1.5) * _rbf(0.5)(x, z), real),
-    ("sum", lambda: Linear() + RBF(0.5) + RBF(0.25), lambda x, z: _dot(x, z) + _rbf(0.5)(x, z) + _rbf(0.25)(x, z), real),
+    (
+        "sum",
+        lambda: Linear() + RBF(0.5) + RBF(0.25),
+        lambda x, z: _dot(x, z) + _rbf(0.5)(x, z) + _rbf(0.25)(x, z),
+        real,
+    ),
     ("product", lambda: Linear() * RBF(0.5), lambda x, z: _dot(x, z) * _rbf(0.5)(x, z), real),
     ("power", lambda: RationalQuadratic(0.75, 1.5) ** 3, lambda x, z: _rational(x, z) ** 3, real),
     (
@@ -343,8 +353,7 @@ _TABLE = [
         lambda x, z: (
             _normalized(
                 lambda a, b: (
-                    mpf(0.5) * _matern(2.5, 1.25)(a, b)
-                    + _metric([a[0], a[2], a[1]], [b[0], b[2], b[1]]) ** 2
+                    mpf(0.5) * _matern(2.5, 1.25)(a, b) + _metric([a[0], a[2], a[1]], [b[0], b[2], b[1]]) ** 2
                 )
             )(x, z)
             * _quadratic(_centered(_rational)(x, z))
@@ -353,8 +362,10 @@ _TABLE = [
     ),
     (
         "composite-block",
-        lambda: (0.5 * Matern(0.7, 1.25).on([0, 1]) + 0.25 * Linear()).exp().modulate(
-            weight, weight_gradient, weight_hessian_product
+        lambda: (
+            (0.5 * Matern(0.7, 1.25).on([0, 1]) + 0.25 * Linear())
+            .exp()
+            .modulate(weight, weight_gradient, weight_hessian_product)
         ),
         _modulated(
             lambda x, z: mpmath.exp(

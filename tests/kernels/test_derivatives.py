@@ -31,7 +31,9 @@ def direction(kernel, rng):
 def moved(kernel, tparams, h):
     """The kernel with its hyperparameters moved by h along a direction."""
     values = {p.name: p.value for p in kernel.hyperparameters}
-    return kernel.set_params(**{name: np.asarray(values[name]) + h * np.asarray(t) for name, t in tparams.items()})
+    return kernel.set_params(
+        **{name: np.asarray(values[name]) + h * np.asarray(t) for name, t in tparams.items()}
+    )
 
 
 def samples(scenario, rng, symmetric):
@@ -172,7 +174,9 @@ def test_pushforward_against_exact_differences(scenario, rng):
     x, z, t = scenario.domain(rng, 1), scenario.domain(rng, 1), rng.normal(size=(1, 3))
     with mpmath.workdps(50):
         h = mpmath.mpf(10) ** -20
-        ahead, behind = ([a + sign * h * b for a, b in zip(*map(_mpf, (x[0], t[0])), strict=True)] for sign in (1, -1))
+        ahead, behind = (
+            [a + sign * h * b for a, b in zip(*map(_mpf, (x[0], t[0])), strict=True)] for sign in (1, -1)
+        )
         expected = float((scenario.exact(ahead, _mpf(z[0])) - scenario.exact(behind, _mpf(z[0]))) / (2 * h))
     assert kernel.pushforward(x, z, tX=t)[0, 0] == pytest.approx(expected, rel=1e-12, abs=1e-13)
 
@@ -187,7 +191,9 @@ def _mpf(values):
 SMOOTH = [RBF(0.7), RBF(length_scale=[0.5, 1.0, 2.0]), Matern(1.5), Matern(2.5), Matern(3.3), Matern(70.0)]
 
 
-@pytest.mark.parametrize("kernel", [*SMOOTH, Matern(0.5), Matern(0.3), Laplacian(), ExpDotProduct(2.0)], ids=repr)
+@pytest.mark.parametrize(
+    "kernel", [*SMOOTH, Matern(0.5), Matern(0.3), Laplacian(), ExpDotProduct(2.0)], ids=repr
+)
 def test_equal_points_have_zero_gradient(kernel, rng):
     X = rng.normal(size=(3, 3))
     dX, dZ, dparams = kernel.pullback(X, X.copy(), np.eye(3))
@@ -199,7 +205,9 @@ def test_equal_points_have_zero_gradient(kernel, rng):
     assert np.isfinite(flat(second)).all()
 
 
-@pytest.mark.parametrize(("kernel", "curvature"), [(Matern(1.5), 3.0), (Matern(2.5), 5 / 3), (Matern(3.5), 7 / 5)])
+@pytest.mark.parametrize(
+    ("kernel", "curvature"), [(Matern(1.5), 3.0), (Matern(2.5), 5 / 3), (Matern(3.5), 7 / 5)]
+)
 def test_matern_curves_as_it_should_at_equal_points(kernel, curvature):
     # k = 1 − ½ ν/(ν−1) r² + …
     X = np.array([[0.3, -0.2]])
@@ -263,7 +271,11 @@ def test_hyperparameters_in_nested_places(rng):
     X = rng.normal(size=(4, 2))
     kernel = (2.0 * RBF(0.5) + Fourier(2, [1.0, 2.0]).on([1, 0]) * Linear()).normalize()
     _, _, dparams = kernel.pullback(X, None, np.ones((4, 4)))
-    assert set(dparams) == {"kernel__k1__scale", "kernel__k1__kernel__gamma", "kernel__k2__k1__kernel__period"}
+    assert set(dparams) == {
+        "kernel__k1__scale",
+        "kernel__k1__kernel__gamma",
+        "kernel__k2__k1__kernel__period",
+    }
     assert dparams["kernel__k2__k1__kernel__period"].shape == (2,)
     assert isinstance(dparams["kernel__k1__scale"], float)
 

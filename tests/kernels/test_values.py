@@ -108,7 +108,10 @@ def test_out_is_filled_whatever_its_strides(scenario, rng):
         (RBF(0.3), lambda X, Z: pairwise.rbf_kernel(X, Z, gamma=0.3)),
         (Laplacian(0.3), lambda X, Z: pairwise.laplacian_kernel(X, Z, gamma=0.3)),
         (Sigmoid(0.3, 0.1), lambda X, Z: pairwise.sigmoid_kernel(X, Z, gamma=0.3, coef0=0.1)),
-        (Polynomial(3, 0.3, 0.7), lambda X, Z: pairwise.polynomial_kernel(X, Z, degree=3, gamma=0.3, coef0=0.7)),
+        (
+            Polynomial(3, 0.3, 0.7),
+            lambda X, Z: pairwise.polynomial_kernel(X, Z, degree=3, gamma=0.3, coef0=0.7),
+        ),
         (Cosine(), pairwise.cosine_similarity),
         (ChiSquared(0.4), lambda X, Z: pairwise.chi2_kernel(X, Z, gamma=0.4)),
         (Linear(), pairwise.linear_kernel),
@@ -176,7 +179,16 @@ def test_fourier_without_bias_normalizes_in_one_dimension():
 
 def test_duplicates_give_exactly_one(rng):
     X = rng.normal(size=(5, 4)) * 1e3
-    for kernel in (RBF(2.0), Matern(0.5), Matern(1.5), Matern(2.5), Matern(0.8), Matern(80.0), Laplacian(), Matern(np.inf)):
+    for kernel in (
+        RBF(2.0),
+        Matern(0.5),
+        Matern(1.5),
+        Matern(2.5),
+        Matern(0.8),
+        Matern(80.0),
+        Laplacian(),
+        Matern(np.inf),
+    ):
         np.testing.assert_array_equal(np.diag(kernel(X, X.copy())), 1.0)
         np.testing.assert_array_equal(kernel.diag(X), 1.0)
         np.testing.assert_array_equal(np.diag(kernel(X)), 1.0)
@@ -201,7 +213,9 @@ def test_matern_of_any_order_from_touching_to_far(nu):
         for value, x in zip(K, r, strict=True):
             q = mpmath.sqrt(2 * v) * mpmath.mpf(float(x))
             far = q > 1e4
-            exact = 1 if x == 0 else 0 if far else 2 ** (1 - v) / mpmath.gamma(v) * q**v * mpmath.besselk(v, q)
+            exact = (
+                1 if x == 0 else 0 if far else 2 ** (1 - v) / mpmath.gamma(v) * q**v * mpmath.besselk(v, q)
+            )
             assert value == pytest.approx(float(exact), rel=5e-12, abs=1e-300)
 
 
@@ -228,7 +242,9 @@ def test_polynomial_without_bias_keeps_small_values():
 
 def test_cosine_of_zero_rows_and_huge_rows():
     X = np.array([[0.0, 0.0], [3.0, 4.0], [3e200, 4e200], [3e-200, 4e-200]])
-    np.testing.assert_allclose(Cosine()(X), [[0, 0, 0, 0], [0, 1, 1, 1], [0, 1, 1, 1], [0, 1, 1, 1]], rtol=1e-15)
+    np.testing.assert_allclose(
+        Cosine()(X), [[0, 0, 0, 0], [0, 1, 1, 1], [0, 1, 1, 1], [0, 1, 1, 1]], rtol=1e-15
+    )
     np.testing.assert_allclose(ExpDotProduct(2.0)(X[:2]), [[0, 0], [0, 25]], rtol=1e-15)
 
 

@@ -10,8 +10,10 @@ array([[1.5       , 1.06766764],
 """
 
 from .base import Hyperparameter, Kernel
+from .discrete import Finite, FunctionKernel, Precomputed, SetIntersection, Spectrum
 from .dot_product import Cosine, ExpDotProduct, Linear, Polynomial, Sigmoid
 from .fourier import Fourier
+from .names import from_name
 from .psd import check_psd, embedding
 from .stationary import RBF, ChiSquared, Laplacian, Matern, RationalQuadratic
 
@@ -20,15 +22,21 @@ __all__ = [
     "ChiSquared",
     "Cosine",
     "ExpDotProduct",
+    "Finite",
     "Fourier",
+    "FunctionKernel",
     "Hyperparameter",
     "Kernel",
     "Laplacian",
     "Linear",
     "Matern",
     "Polynomial",
+    "Precomputed",
     "RationalQuadratic",
+    "SetIntersection",
     "Sigmoid",
+    "Spectrum",
     "check_psd",
     "embedding",
+    "from_name",
 ]

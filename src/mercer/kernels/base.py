@@ -8,11 +8,13 @@ References: LN14, the eight construction rules.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from .._arrays import check_output, check_samples, plain
 from . import derivatives
+from .algebra import Algebra
 from .prepared import Prepared, diagonal, dtype_of, n_rows, paired
 from .program import Builder
 from .scope import Scope
@@ -40,7 +42,7 @@ class Hyperparameter:
     bounds: tuple
 
 
-class Kernel(Value):
+class Kernel(Algebra, Value):
     """A kernel function k(x, z), as an immutable value.
 
     Subclasses are `RBF`, `Polynomial`, … and the combinations that operators make of them: ``c * k``, ``k1 + k2``,
@@ -63,7 +65,7 @@ class Kernel(Value):
     # What samples it reads: "samples" (rows of numbers), another word, or "any".
     _reads = "samples"
     # Differentiable hyperparameters of its own, name -> bounds.
-    _bounds = {}
+    _bounds: ClassVar = {}
 
     # ------------------------------------------------------------ what subclasses write
 
@@ -86,7 +88,9 @@ class Kernel(Value):
 
     def _features(self, X, **options):
         """Explicit features, see `features`."""
-        raise ValueError(f"{self!r} has no finite feature map; RandomFourierFeatures or Nystroem approximate one")
+        raise ValueError(
+            f"{self!r} has no finite feature map; RandomFourierFeatures or Nystroem approximate one"
+        )
 
     def _check_samples(self, X, name="X"):
         """Samples as ``prepared`` wants them; override together with ``_reads``."""
@@ -157,7 +161,9 @@ class Kernel(Value):
         for name, inner in nested.items():
             child = own.get(name, self._params()[name])
             if not isinstance(child, Kernel):
-                raise ValueError(f"{name!r} of {self!r} is no kernel, so it has no parameters {sorted(inner)!r}")
+                raise ValueError(
+                    f"{name!r} of {self!r} is no kernel, so it has no parameters {sorted(inner)!r}"
+                )
             own[name] = child.set_params(**inner)
         return self._replace(**own)
 
@@ -204,7 +210,9 @@ class Kernel(Value):
         readers = self._readers()
         specific = {kind: leaf for kind, leaf in readers.items() if kind != "any"} or readers
         if len(specific) > 1:
-            raise TypeError(f"{self!r} combines kernels that read different things: {', '.join(sorted(specific))}")
+            raise TypeError(
+                f"{self!r} combines kernels that read different things: {', '.join(sorted(specific))}"
+            )
         return next(iter(specific.values()))._check_samples(X, name)
 
     def _inputs(self, X, Z):
@@ -339,7 +347,9 @@ class Kernel(Value):
             shape = np.shape(plain(known[name].value))
             tangent = np.asarray(tangent, dtype=np.float64)
             if tangent.shape != shape:
-                raise ValueError(f"tparams[{name!r}] must have the shape {shape} of its value, got {tangent.shape}")
+                raise ValueError(
+                    f"tparams[{name!r}] must have the shape {shape} of its value, got {tangent.shape}"
+                )
             out[name] = tangent if shape else float(tangent)
             if len(shape) == 1:
                 out.update({f"{name}[{i}]": float(t) for i, t in enumerate(tangent)})
@@ -431,110 +441,6 @@ class Kernel(Value):
             program, X, Z, G, tX, tZ, self._by_path(tparams), n_threads
         )
         return _like(tdX, X), _like(tdZ, Z), self._by_name(tdparams)
-
-    # ------------------------------------------------------------ algebra
-
-    def __add__(self, other):
-        from .composite import Sum
-
-        if isinstance(other, Kernel):
-            return Sum(self, other)
-        if isinstance(other, int) and other == 0:
-            return self  # sum([...]) starts from 0
-        return NotImplemented
-
-    def __radd__(self, other):
-        return self.__add__(other)
-
-    def __mul__(self, other):
-        from .composite import Product, Scaled
-
-        if isinstance(other, Kernel):
-            return Product(self, other)
-        return Scaled(other, self) if _is_number(other) else NotImplemented
-
-    def __rmul__(self, other):
-        return self.__mul__(other)
-
-    def __pow__(self, power):
-        from .composite import Power
-
-        return Power(self, power)
-
-    def polynomial(self, coefficients):
-        """Σ cᵢ kⁱ with nonnegative coefficients, c₀ first (LN14 rule 4)."""
-        from .composite import PolynomialOf
-
-        return PolynomialOf(self, coefficients)
-
-    def modulate(self, f, gradient=None, hessian_product=None):
-        """Product f(x) k(x, z) f(z) for any function f (LN14 rule 6).
-
-        Parameters
-        ----------
-        f : callable
-            A block of samples X (n, d) → (n,).
-        gradient : callable, default=None
-            X → (n, d), row i the gradient of f at x_i; derivatives need it.
-        hessian_product : callable, default=None
-            (X, T) → (n, d), row i the Hessian at x_i times T's row i; second derivatives need it.
-
-        Returns
-        -------
-        Kernel
-        """
-        from .composite import Modulated
-
-        return Modulated(self, f, gradient, hessian_product)
-
-    def exp(self):
-        """exp(k) (LN14 rule 7)."""
-        from .composite import Exp
-
-        return Exp(self)
-
-    def normalize(self):
-        """k(x, z)/√(k(x, x) k(z, z)), 0 where k(x, x) = 0 (LN14 rule 6)."""
-        from .composite import Normalized
-
-        return Normalized(self)
-
-    def center(self, X):
-        """Inner product of features whose mean over the samples X has been taken off.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, d)
-            The samples that set the mean.
-
-        Returns
-        -------
-        Kernel
-        """
-        from .composite import Centered
-
-        return Centered(self, X)
-
-    def on(self, columns):
-        """Kernel of some of the columns.
-
-        Parameters
-        ----------
-        columns : int, slice or sequence of int
-            Columns of the samples; inside another ``on``, of those that it leaves.
-
-        Returns
-        -------
-        Kernel
-        """
-        from .composite import On
-
-        return On(self, columns)
-
-
-def _is_number(value):
-    value = plain(value)
-    return isinstance(value, int | float | np.number) or (isinstance(value, np.ndarray) and value.ndim == 0)
 
 
 def _width(X):

@@ -93,7 +93,9 @@ class BlockSource:
             return np.asarray(self.kernel._block_diag(self._see(X)), dtype=np.float64)
         x, z = self._see(X), self._see(Z)
         rows = [slice(i, i + 1) for i in range(n_rows(x))]
-        return np.array([self.kernel._block(take_rows(x, i), take_rows(z, i))[0, 0] for i in rows], dtype=np.float64)
+        return np.array(
+            [self.kernel._block(take_rows(x, i), take_rows(z, i))[0, 0] for i in rows], dtype=np.float64
+        )
 
     def pullback(self, X, Z, G):
         """Gradient of ⟨G, k⟩."""

@@ -7,6 +7,7 @@ positive semidefiniteness is an error that names the rule (LN14, rules 1–8).
 """
 
 import numbers
+from typing import ClassVar
 
 import numpy as np
 
@@ -194,11 +195,13 @@ class Scaled(_Wrapper):
     """
 
     _binds = _PRODUCT
-    _bounds = {"scale": (0.0, np.inf)}
+    _bounds: ClassVar = {"scale": (0.0, np.inf)}
 
     def __init__(self, scale, kernel):
         _check_kernels("c * k", [kernel])
-        checked_scale("c * k", "c", scale, zero=True, rule="c >= 0 keeps it positive semidefinite (LN14 rule 2)")
+        checked_scale(
+            "c * k", "c", scale, zero=True, rule="c >= 0 keeps it positive semidefinite (LN14 rule 2)"
+        )
         self._set(scale=scale, kernel=kernel)
 
     def __repr__(self):
@@ -234,7 +237,9 @@ class Power(_Wrapper):
         try:
             checked_count("k ** p", "p", power)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{error}; whole powers are products (LN14 rule 5), others need not be PSD") from None
+            raise type(error)(
+                f"{error}; whole powers are products (LN14 rule 5), others need not be PSD"
+            ) from None
         self._set(kernel=kernel, power=power)
 
     def __repr__(self):
@@ -261,7 +266,7 @@ class PolynomialOf(_Wrapper):
         c₀, c₁, …
     """
 
-    _bounds = {"coefficients": (0.0, np.inf)}
+    _bounds: ClassVar = {"coefficients": (0.0, np.inf)}
 
     def __init__(self, kernel, coefficients):
         _check_kernels("polynomial", [kernel])
@@ -341,7 +346,9 @@ class Modulated(_Wrapper):
         _check_kernels("modulate", [kernel])
         for name, function in (("f", f), ("gradient", gradient), ("hessian_product", hessian_product)):
             if not callable(function) and (name == "f" or function is not None):
-                raise TypeError(f"modulate: {name} must be a function of a block of samples, got {function!r}")
+                raise TypeError(
+                    f"modulate: {name} must be a function of a block of samples, got {function!r}"
+                )
         self._set(kernel=kernel, f=f, gradient=gradient, hessian_product=hessian_product)
 
     def __repr__(self):
@@ -443,7 +450,9 @@ class On(_Wrapper):
     def __init__(self, kernel, columns):
         _check_kernels("on", [kernel])
         if kernel._readers().keys() - {"samples", "any"}:
-            raise TypeError(f"on(columns) needs samples that are rows of numbers, which {kernel!r} does not read")
+            raise TypeError(
+                f"on(columns) needs samples that are rows of numbers, which {kernel!r} does not read"
+            )
         _check_columns(columns)
         self._set(kernel=kernel, columns=columns)
 
@@ -467,7 +476,9 @@ class On(_Wrapper):
             columns = np.atleast_1d(np.asarray(columns))
             if columns.dtype.kind == "b":
                 if len(columns) != d:
-                    raise ValueError(f"{self!r} has a mask of {len(columns)} columns, but the samples have {d}")
+                    raise ValueError(
+                        f"{self!r} has a mask of {len(columns)} columns, but the samples have {d}"
+                    )
                 columns = np.flatnonzero(columns)
             bad = columns[(columns >= d) | (columns < -d)]
             if bad.size:
@@ -494,5 +505,10 @@ def _check_columns(columns):
     if isinstance(columns, slice):
         return
     array = np.atleast_1d(np.asarray(columns))
-    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iub" or isinstance(columns, numbers.Real) is bool:
+    if (
+        array.ndim != 1
+        or array.size == 0
+        or array.dtype.kind not in "iub"
+        or isinstance(columns, numbers.Real) is bool
+    ):
         raise TypeError(f"on(columns): columns are an integer, a slice, integers or a mask, got {columns!r}")

@@ -85,9 +85,7 @@ def _weight_second(program, log_weights, tparams):
         if leaf.weight is not None and leaf.weight.path in tparams:
             theta = np.asarray(program.params[leaf.weight.path], dtype=np.float64)
             ratio = tparams[leaf.weight.path] / theta
-            total.add_params(
-                {leaf.weight.path: -leaf.weight.exponent * _folded(g, theta) * ratio / theta}
-            )
+            total.add_params({leaf.weight.path: -leaf.weight.exponent * _folded(g, theta) * ratio / theta})
     return total.params
 
 
@@ -151,7 +149,9 @@ class _Ends:
     def weights_dot(self, tparams):
         """Tangents ẇ/w of the weights, per leaf (d,) or None."""
         return [
-            None if leaf.weight is None else _weight_dot(self.program, leaf.weight, tparams, features.shape[1])
+            None
+            if leaf.weight is None
+            else _weight_dot(self.program, leaf.weight, tparams, features.shape[1])
             for leaf, features in zip(self.program.leaves, self.x_rows.features, strict=True)
         ]
 
@@ -388,9 +388,7 @@ def _diag_ends(program, X):
 def diag_push(program, X, tX, tparams):
     """Directional derivative of k(x_i, x_i), (n,)."""
     ends, blocks = _diag_ends(program, X)
-    return pairs.push(
-        program, ends.x_rows, ends.z_columns, _diag_tangent(ends, tX, tparams), blocks
-    )
+    return pairs.push(program, ends.x_rows, ends.z_columns, _diag_tangent(ends, tX, tparams), blocks)
 
 
 def _diag_tangent(ends, tX, tparams):

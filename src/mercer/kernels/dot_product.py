@@ -7,6 +7,7 @@ References: LN14 rules 1, 8; MLR7 (7.9)–(7.12); LINMA (4.16); SCKN.
 
 from itertools import combinations_with_replacement
 from math import comb, factorial
+from typing import ClassVar
 
 import numpy as np
 
@@ -61,7 +62,7 @@ class Linear(Kernel):
     array([[11.]])
     """
 
-    _bounds = {"metric": (-np.inf, np.inf)}
+    _bounds: ClassVar = {"metric": (-np.inf, np.inf)}
 
     def __init__(self, metric=None):
         if metric is not None:
@@ -91,7 +92,9 @@ class Linear(Kernel):
 def _metric_root(A):
     """L with A = L Lᵀ; raises unless A is symmetric positive semidefinite."""
     if A.ndim != 2 or A.shape[0] != A.shape[1] or A.size == 0 or A.dtype.kind not in "fiub":
-        raise ValueError(f"Linear: metric must be a square matrix of real numbers, got {A.dtype} of shape {A.shape}")
+        raise ValueError(
+            f"Linear: metric must be a square matrix of real numbers, got {A.dtype} of shape {A.shape}"
+        )
     A = A.astype(np.float64)
     if not np.isfinite(A).all():
         i, j = np.argwhere(~np.isfinite(A))[0]
@@ -134,13 +137,19 @@ class Polynomial(Kernel):
     MLR7 (7.12), LINMA (4.16).
     """
 
-    _bounds = {"gamma": (0.0, np.inf), "coef0": _NONNEGATIVE}
+    _bounds: ClassVar = {"gamma": (0.0, np.inf), "coef0": _NONNEGATIVE}
 
     def __init__(self, degree, gamma=1.0, coef0=1.0, include_bias=True):
         checked_count("Polynomial", "degree", degree)
-        checked_scale("Polynomial", "gamma", gamma, rule="gamma > 0 keeps it positive semidefinite (LN14 rule 2)")
         checked_scale(
-            "Polynomial", "coef0", coef0, zero=True, rule="coef0 >= 0 keeps it positive semidefinite (LN14 rule 4)"
+            "Polynomial", "gamma", gamma, rule="gamma > 0 keeps it positive semidefinite (LN14 rule 2)"
+        )
+        checked_scale(
+            "Polynomial",
+            "coef0",
+            coef0,
+            zero=True,
+            rule="coef0 >= 0 keeps it positive semidefinite (LN14 rule 4)",
         )
         self._set(degree=degree, gamma=gamma, coef0=coef0, include_bias=bool(include_bias))
 
@@ -187,7 +196,7 @@ class Sigmoid(Kernel):
 
     is_psd = None
     psd_note = "tanh(γ xᵀz + c) is not positive semidefinite for all γ, c and samples"
-    _bounds = {"gamma": (0.0, np.inf), "coef0": (-np.inf, np.inf)}
+    _bounds: ClassVar = {"gamma": (0.0, np.inf), "coef0": (-np.inf, np.inf)}
 
     def __init__(self, gamma=1.0, coef0=1.0):
         checked_scale("Sigmoid", "gamma", gamma)
@@ -232,7 +241,7 @@ class ExpDotProduct(Kernel):
     SCKN.
     """
 
-    _bounds = {"beta": (0.0, np.inf)}
+    _bounds: ClassVar = {"beta": (0.0, np.inf)}
 
     def __init__(self, beta, unit_norm=False):
         checked_scale("ExpDotProduct", "beta", beta)

@@ -5,6 +5,8 @@ Place on the way: ``base.Kernel`` → **fourier** → ``program``.
 References: MLR7 (7.13)–(7.16).
 """
 
+from typing import ClassVar
+
 import numpy as np
 
 from .._arrays import plain
@@ -47,7 +49,7 @@ class Fourier(Kernel):
     array([[5., 0.]])
     """
 
-    _bounds = {"period": (0.0, np.inf)}
+    _bounds: ClassVar = {"period": (0.0, np.inf)}
 
     def __init__(self, degree, period=1.0, include_bias=True):
         checked_count("Fourier", "degree", degree)
@@ -57,7 +59,9 @@ class Fourier(Kernel):
     def _leaf(self, builder, scope, unit):
         period = np.asarray(plain(self.period), dtype=np.float64)
         if period.ndim and scope.n_features is not None and len(period) != scope.width:
-            raise ValueError(f"{self!r} has {len(period)} periods, but the samples have {scope.width} features")
+            raise ValueError(
+                f"{self!r} has {len(period)} periods, but the samples have {scope.width} features"
+            )
         path = self._declare(builder, scope, "period")
         wrap = Wrap(tuple(period.tolist()) if period.ndim else float(period), path)
         degree = int(plain(self.degree))
@@ -81,7 +85,9 @@ class Fourier(Kernel):
         degree = int(plain(self.degree))
         check_width(repr(self), n, (2 * degree + 1) ** d)
         phase = 2.0 * np.pi * np.arange(1, degree + 1) * (X / np.asarray(plain(self.period)))[:, :, None]
-        factors = np.concatenate([np.ones((n, d, 1)), np.sqrt(2) * np.cos(phase), np.sqrt(2) * np.sin(phase)], axis=2)
+        factors = np.concatenate(
+            [np.ones((n, d, 1)), np.sqrt(2) * np.cos(phase), np.sqrt(2) * np.sin(phase)], axis=2
+        )
         out = np.ones((n, 1))
         for j in range(d):
             out = (out[:, :, None] * factors[:, j, None, :]).reshape(n, -1)

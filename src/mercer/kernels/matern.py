@@ -9,6 +9,8 @@ d/dq [q^ν K_ν(q)] = −q^ν K_(ν−1)(q)
 Place on the way: a BLOCK leaf of ``stationary.Matern``; the squared distances come from ``_native``.
 """
 
+from typing import ClassVar
+
 import numpy as np
 from scipy.special import gammaln, kve
 
@@ -111,7 +113,7 @@ class _SquaredDistance(Kernel):
 
     is_psd = False
     psd_note = "a squared distance is not positive semidefinite"
-    _bounds = {"length_scale": (0.0, np.inf)}
+    _bounds: ClassVar = {"length_scale": (0.0, np.inf)}
 
     def __init__(self, length_scale):
         self._set(length_scale=length_scale)
@@ -124,7 +126,7 @@ class _SquaredDistance(Kernel):
 class _GeneralMatern(BlockKernel):
     """Matérn as a function of the matrix of squared distances."""
 
-    _bounds = {"length_scale": (0.0, np.inf)}
+    _bounds: ClassVar = {"length_scale": (0.0, np.inf)}
 
     def __init__(self, nu, length_scale):
         self._set(nu=nu, length_scale=length_scale)

@@ -196,9 +196,7 @@ class Prepared:
         features = [None if f is None else f[index] for f in self.left.features]
         vecs = self.left.vecs[:, index]
         X = take_rows(self.X, index)
-        return Prepared(
-            self.program, X, self._columns(), built=(Side(n_rows(X), features, vecs), self.right)
-        )
+        return Prepared(self.program, X, self._columns(), built=(Side(n_rows(X), features, vecs), self.right))
 
     @property
     def T(self):

@@ -143,7 +143,9 @@ def _name(f):
 def _checked(f, values, shape):
     values = np.asarray(values, dtype=np.float64)
     if values.shape != shape:
-        raise ValueError(f"{_name(f)} returned shape {values.shape} where {shape} is needed, one row per sample")
+        raise ValueError(
+            f"{_name(f)} returned shape {values.shape} where {shape} is needed, one row per sample"
+        )
     if not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0, 0])
         raise ValueError(f"{_name(f)} returned a value that is not finite at row {row}")
@@ -257,4 +259,6 @@ class Centering(RowFunction):
 
 
 def _added(a, b):
-    return {path: a[path] + b[path] if path in a and path in b else a.get(path, b.get(path)) for path in a | b}
+    return {
+        path: a[path] + b[path] if path in a and path in b else a.get(path, b.get(path)) for path in a | b
+    }

@@ -6,6 +6,7 @@ References: MLR7 (7.17), (7.19); LINMA (4.19).
 """
 
 from math import factorial
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,7 +31,9 @@ class _Stationary(Kernel):
     def _check_width(self, scope, name):
         values = plain(getattr(self, name))
         if np.ndim(values) and scope.n_features is not None and len(values) != scope.width:
-            raise ValueError(f"{self!r} has {len(values)} values of {name}, but the samples have {scope.width} features")
+            raise ValueError(
+                f"{self!r} has {len(values)} values of {name}, but the samples have {scope.width} features"
+            )
 
 
 def _squared_distance(kernel, builder, scope, name, exponent, coefficient=1.0):
@@ -60,7 +63,7 @@ class RBF(_Stationary):
     0.5 * RBF(gamma=2.0) + RBF(length_scale=[1.0, 3.0])
     """
 
-    _bounds = {"gamma": _POSITIVE, "length_scale": _POSITIVE}
+    _bounds: ClassVar = {"gamma": _POSITIVE, "length_scale": _POSITIVE}
 
     def __init__(self, gamma=None, length_scale=None):
         if gamma is not None and length_scale is not None:
@@ -112,7 +115,7 @@ class Laplacian(_Stationary):
         γ > 0, or one per feature. The derivative of |δ| at 0 is 0.
     """
 
-    _bounds = {"gamma": _POSITIVE}
+    _bounds: ClassVar = {"gamma": _POSITIVE}
 
     def __init__(self, gamma=1.0):
         checked_scale("Laplacian", "gamma", gamma, per_feature=True)
@@ -144,7 +147,7 @@ class Matern(_Stationary):
     For ν ≤ ½ the kernel has a kink at equal points, where the derivative is taken as 0.
     """
 
-    _bounds = {"length_scale": _POSITIVE}
+    _bounds: ClassVar = {"length_scale": _POSITIVE}
 
     def __init__(self, nu=1.5, length_scale=1.0):
         if not (isinstance(nu, float | np.floating) and nu == np.inf):
@@ -176,7 +179,7 @@ class RationalQuadratic(_Stationary):
         α > 0.
     """
 
-    _bounds = {"length_scale": _POSITIVE, "alpha": _POSITIVE}
+    _bounds: ClassVar = {"length_scale": _POSITIVE, "alpha": _POSITIVE}
 
     def __init__(self, length_scale=1.0, alpha=1.0):
         checked_scale("RationalQuadratic", "length_scale", length_scale, per_feature=True)
@@ -203,7 +206,7 @@ class ChiSquared(_Stationary):
     A negative entry in the samples is a `ValueError`.
     """
 
-    _bounds = {"gamma": _POSITIVE}
+    _bounds: ClassVar = {"gamma": _POSITIVE}
 
     def __init__(self, gamma=1.0):
         checked_scale("ChiSquared", "gamma", gamma)

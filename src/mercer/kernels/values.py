@@ -6,6 +6,7 @@ Place on the way: **values** → ``base.Kernel``.
 import inspect
 import math
 import numbers
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,7 +19,7 @@ class Value:
     """A frozen object whose content is its constructor's arguments."""
 
     _names = ()
-    _defaults = {}
+    _defaults: ClassVar = {}
 
     def __init_subclass__(cls, **kwargs):
         """Read the names and defaults of the parameters off the constructor."""
@@ -109,7 +110,12 @@ def _canonical(value):
             return ("sequence", tuple(map(_canonical, value)))
     if hasattr(value, "tocoo"):
         entries = value.tocoo()
-        return ("sparse", value.shape, entries.data.tobytes(), *(np.asarray(c).tobytes() for c in entries.coords))
+        return (
+            "sparse",
+            value.shape,
+            entries.data.tobytes(),
+            *(np.asarray(c).tobytes() for c in entries.coords),
+        )
     if isinstance(value, set | frozenset):
         return ("set", frozenset(map(_canonical, value)))
     if isinstance(value, dict):
@@ -185,7 +191,11 @@ def checked_count(owner, name, value, least=1):
     """Raise unless a parameter is an integer that is large enough; returns it as int."""
     number = plain(value)
     if isinstance(number, bool | np.bool_) or not isinstance(number, numbers.Integral):
-        is_whole = isinstance(number, numbers.Real) and not isinstance(number, bool | np.bool_) and float(number).is_integer()
+        is_whole = (
+            isinstance(number, numbers.Real)
+            and not isinstance(number, bool | np.bool_)
+            and float(number).is_integer()
+        )
         if not is_whole:
             kind = ValueError if isinstance(number, numbers.Real) else TypeError
             raise kind(f"{owner}: {name} must be an integer >= {least}, got {number!r}")

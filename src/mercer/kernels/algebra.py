@@ -1,0 +1,117 @@
+"""The operators and methods by which kernels combine: LN14's construction rules as Python's.
+
+Place on the way: **algebra** → ``base.Kernel``; each rule's kernel is in ``composite``, which needs `Kernel` first and
+is therefore imported when a rule is used.
+"""
+
+import numpy as np
+
+from .._arrays import plain
+
+__all__ = ["Algebra"]
+
+
+class Algebra:
+    """What makes kernels of kernels."""
+
+    def __add__(self, other):
+        from .composite import Sum
+
+        if isinstance(other, Algebra):
+            return Sum(self, other)
+        if isinstance(other, int) and other == 0:
+            return self  # sum([...]) starts from 0
+        return NotImplemented
+
+    def __radd__(self, other):
+        return self.__add__(other)
+
+    def __mul__(self, other):
+        from .composite import Product, Scaled
+
+        if isinstance(other, Algebra):
+            return Product(self, other)
+        return Scaled(other, self) if _is_number(other) else NotImplemented
+
+    def __rmul__(self, other):
+        return self.__mul__(other)
+
+    def __pow__(self, power):
+        from .composite import Power
+
+        return Power(self, power)
+
+    def polynomial(self, coefficients):
+        """Σ cᵢ kⁱ with nonnegative coefficients, c₀ first (LN14 rule 4)."""
+        from .composite import PolynomialOf
+
+        return PolynomialOf(self, coefficients)
+
+    def modulate(self, f, gradient=None, hessian_product=None):
+        """Product f(x) k(x, z) f(z) for any function f (LN14 rule 6).
+
+        Parameters
+        ----------
+        f : callable
+            A block of samples X (n, d) → (n,).
+        gradient : callable, default=None
+            X → (n, d), row i the gradient of f at x_i; derivatives need it.
+        hessian_product : callable, default=None
+            (X, T) → (n, d), row i the Hessian at x_i times T's row i; second derivatives need it.
+
+        Returns
+        -------
+        Kernel
+        """
+        from .composite import Modulated
+
+        return Modulated(self, f, gradient, hessian_product)
+
+    def exp(self):
+        """exp(k) (LN14 rule 7)."""
+        from .composite import Exp
+
+        return Exp(self)
+
+    def normalize(self):
+        """k(x, z)/√(k(x, x) k(z, z)), 0 where k(x, x) = 0 (LN14 rule 6)."""
+        from .composite import Normalized
+
+        return Normalized(self)
+
+    def center(self, X):
+        """Inner product of features whose mean over the samples X has been taken off.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            The samples that set the mean.
+
+        Returns
+        -------
+        Kernel
+        """
+        from .composite import Centered
+
+        return Centered(self, X)
+
+    def on(self, columns):
+        """Kernel of some of the columns.
+
+        Parameters
+        ----------
+        columns : int, slice or sequence of int
+            Columns of the samples; inside another ``on``, of those that it leaves.
+
+        Returns
+        -------
+        Kernel
+        """
+        from .composite import On
+
+        return On(self, columns)
+
+
+def _is_number(value):
+    value = plain(value)
+    return isinstance(value, int | float | np.number) or (isinstance(value, np.ndarray) and value.ndim == 0)
