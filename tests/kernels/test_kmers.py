@@ -39,7 +39,8 @@ strings = st.lists(st.text("ACGé😀", max_size=9), min_size=1, max_size=5)
 @given(strings, st.integers(1, 5))
 def test_counts_are_exact(X, k):
     features = count_kmers(X, k)
-    assert features.has_canonical_format and features.dtype == np.float64
+    assert features.has_canonical_format
+    assert features.dtype == np.float64
     assert np.array_equal(gram(features), brute(X, k))
     assert np.array_equal(features.sum(axis=1), [max(0, len(s) - k + 1) for s in X])
 
@@ -59,7 +60,7 @@ def test_codes_longer_than_a_word(k):
     assert np.array_equal(gram(count_kmers(X, k)), brute(X, k))
 
 
-@pytest.mark.parametrize("k, mismatches", [(15, 1), (16, 2), (33, 1)])
+@pytest.mark.parametrize(("k", "mismatches"), [(15, 1), (16, 2), (33, 1)])
 def test_neighbours_across_words(k, mismatches):
     # Two k-mers at distance d share the neighbours within m: counted here by the places where they differ.
     rng = np.random.default_rng(0)
@@ -73,7 +74,8 @@ def test_neighbours_across_words(k, mismatches):
     # Distance 1, m = 1: the n k-mers that vary in the place. m = 2: also any one change elsewhere of those.
     near = {1: n, 2: n + (k - 1) * (n - 1) * n}[mismatches]
     assert np.array_equal(np.diag(K), [size] * 3)
-    assert K[0, 1] == near and K[1, 2] == near
+    assert K[0, 1] == near
+    assert K[1, 2] == near
     if mismatches == 1:
         assert K[0, 2] == 2
 
@@ -97,7 +99,11 @@ def test_too_many_neighbours_is_refused_before_they_are_made(monkeypatch):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.frozensets(st.one_of(st.integers(-3, 3), st.text(max_size=1), st.none())), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.frozensets(st.one_of(st.integers(-3, 3), st.text(max_size=1), st.none())), min_size=1, max_size=6
+    )
+)
 def test_indicators(X):
     features = indicators(X)
     assert features.has_canonical_format

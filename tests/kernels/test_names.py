@@ -17,25 +17,34 @@ def X():
     return np.random.default_rng(0).random((12, 5))
 
 
-@pytest.mark.parametrize("name", ["linear", "poly", "polynomial", "rbf", "sigmoid", "cosine", "chi2", "laplacian"])
+@pytest.mark.parametrize(
+    "name", ["linear", "poly", "polynomial", "rbf", "sigmoid", "cosine", "chi2", "laplacian"]
+)
 @pytest.mark.parametrize("gamma", [0.3, None])
 @pytest.mark.parametrize("coef0", [0.0, 1.0])
 def test_values_are_scikit_learns(X, name, gamma, coef0):
     if name == "chi2" and gamma is None:
         expected = pairwise_kernels(X, X[:7], metric="chi2", gamma=1.0)
     else:
-        expected = pairwise_kernels(X, X[:7], metric=name, filter_params=True, gamma=gamma, degree=2, coef0=coef0)
+        expected = pairwise_kernels(
+            X, X[:7], metric=name, filter_params=True, gamma=gamma, degree=2, coef0=coef0
+        )
     k = from_name(name, gamma, 2, coef0, n_features=5)
     np.testing.assert_allclose(k(X, X[:7]), expected, rtol=1e-12)
 
 
 def test_which_kernel_is_which():
     assert from_name("linear") == Linear()
-    assert from_name("poly", 0.5, 2, 3.0) == from_name("polynomial", 0.5, 2, 3.0) == Polynomial(2, gamma=0.5, coef0=3.0)
+    assert (
+        from_name("poly", 0.5, 2, 3.0)
+        == from_name("polynomial", 0.5, 2, 3.0)
+        == Polynomial(2, gamma=0.5, coef0=3.0)
+    )
     assert from_name("rbf", 0.5) == RBF(gamma=0.5)
     assert from_name("sigmoid", 0.5, coef0=0.0) == Sigmoid(gamma=0.5, coef0=0.0)
     assert from_name("cosine") == Cosine()
-    assert from_name("chi2", 0.5) == ChiSquared(gamma=0.5) and from_name("chi2") == ChiSquared(gamma=1.0)
+    assert from_name("chi2", 0.5) == ChiSquared(gamma=0.5)
+    assert from_name("chi2") == ChiSquared(gamma=1.0)
     assert from_name("laplacian", 0.5) == Laplacian(gamma=0.5)
     assert from_name("fourier", degree=4) == Fourier(4)
     assert from_name("precomputed") == Precomputed()
@@ -59,18 +68,24 @@ def test_names_that_need_no_gamma_do_not_ask_for_the_data():
 
 
 @pytest.mark.parametrize(
-    "name, near",
-    [("rbff", "'rbf'"), ("RBF", "'rbf'"), ("polynom", "'polynomial'"), ("gaussian", "'cosine'|known are"), ("lin ear", "'linear'")],
+    ("name", "near"),
+    [
+        ("rbff", "'rbf'"),
+        ("RBF", "'rbf'"),
+        ("polynom", "'polynomial'"),
+        ("gaussian", "'cosine'|known are"),
+        ("lin ear", "'linear'"),
+    ],
 )
 def test_an_unknown_name_gets_the_nearest(name, near):
     with pytest.raises(ValueError, match=f"unknown kernel '{name}'.*{near}"):
         from_name(name)
-    with pytest.raises(ValueError, match="nown are 'linear', 'poly'.*mercer.kernels"):
+    with pytest.raises(ValueError, match=r"nown are 'linear', 'poly'.*mercer.kernels"):
         from_name(name)
 
 
 @pytest.mark.parametrize(
-    "arguments, error, match",
+    ("arguments", "error", "match"),
     [
         ((3,), TypeError, "string, got 3"),
         ((None,), TypeError, "string, got None"),
@@ -101,7 +116,8 @@ def test_variance_does_not_cancel_nor_touch_its_argument():
     doubled = sp.coo_array(([1.0, 1.0, 4.0], ([0, 0, 1], [0, 0, 1])), shape=(2, 2))
     assert variance_of(doubled) == np.var([2.0, 0, 0, 4])
     rows = sp.csr_array((np.array([1.0, 1.0]), np.array([0, 0]), np.array([0, 2])), shape=(1, 2))
-    assert variance_of(rows) == 1.0 and rows.nnz == 2
+    assert variance_of(rows) == 1.0
+    assert rows.nnz == 2
     assert variance_of(np.array([[250, 3]], dtype=np.uint8)) == np.var([250.0, 3.0])
 
 

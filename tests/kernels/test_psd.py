@@ -21,13 +21,20 @@ def random_symmetric(rng, spectrum):
 
 def test_result_is_true_exactly_when_psd():
     good, bad = psd.check_psd(np.eye(3)), psd.check_psd(np.diag([1.0, -0.5, 2.0]))
-    assert good and good.is_psd is True and good.witness is None and good.smallest_eigenvalue == 1.0
-    assert not bad and bad.is_psd is False and bad.smallest_eigenvalue == -0.5
+    assert good
+    assert good.is_psd is True
+    assert good.witness is None
+    assert good.smallest_eigenvalue == 1.0
+    assert not bad
+    assert bad.is_psd is False
+    assert bad.smallest_eigenvalue == -0.5
     assert np.allclose(np.abs(bad.witness), [0, 1, 0], atol=EPS)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 12), st.integers(0, 2**32 - 1), st.floats(-1.0, 1.0), st.sampled_from([1e-150, 1.0, 1e150]))
+@given(
+    st.integers(1, 12), st.integers(0, 2**32 - 1), st.floats(-1.0, 1.0), st.sampled_from([1e-150, 1.0, 1e150])
+)
 def test_decides_as_the_spectrum_does_and_the_witness_certifies(n, seed, least, scale):
     rng = np.random.default_rng(seed)
     spectrum = np.concatenate([[least], rng.uniform(1, 2, n - 1)])
@@ -58,20 +65,22 @@ def test_integers_booleans_lists_sparse_and_read_only():
     for same in (K, K.tolist(), K.astype(np.uint8), sparse.csr_array(K), sparse.coo_matrix(K)):
         assert psd.check_psd(same).smallest_eigenvalue == pytest.approx(1.0, abs=4 * EPS)
     assert psd.check_psd(np.ones((3, 3), dtype=bool))
-    assert psd.check_psd(np.zeros((4, 4))) and psd.check_psd(np.zeros((4, 4))).tolerance == 0
+    assert psd.check_psd(np.zeros((4, 4)))
+    assert psd.check_psd(np.zeros((4, 4))).tolerance == 0
 
 
 def test_tolerance_is_stated_and_can_be_set():
     K = np.diag([1.0, -1e-9])
     assert not psd.check_psd(K)
-    assert psd.check_psd(K, tolerance=1e-8) and psd.check_psd(K, tolerance=1e-8).tolerance == 1e-8
+    assert psd.check_psd(K, tolerance=1e-8)
+    assert psd.check_psd(K, tolerance=1e-8).tolerance == 1e-8
     assert psd.check_psd(K.astype(np.float32))  # -1e-9 lies within float32's rounding
     with pytest.raises(ValueError, match="tolerance must be at least 0, got -1"):
         psd.check_psd(K, tolerance=-1)
 
 
 @pytest.mark.parametrize(
-    "K, error, match",
+    ("K", "error", "match"),
     [
         (np.ones((2, 3)), ValueError, r"square matrix.*\(2, 3\)"),
         (np.ones(3), ValueError, r"square matrix.*\(3,\)"),
@@ -103,7 +112,8 @@ def test_embedding_has_the_inner_products_and_the_rank(n, rank, seed):
     spectrum = np.concatenate([np.zeros(n - rank), rng.uniform(1, 10, rank)])
     K = random_symmetric(rng, spectrum)
     E = psd.embedding(K)
-    assert E.shape == (n, rank) and E.dtype == np.float64
+    assert E.shape == (n, rank)
+    assert E.dtype == np.float64
     # The backward error of eigh, and the eigenvalues within the tolerance that are dropped.
     np.testing.assert_allclose(E @ E.T, K, atol=40 * n * EPS * 10)
 

@@ -8,6 +8,7 @@ Place on the way: samples → **kernel expression** → ``program``.
 
 from collections.abc import Collection, Iterable, Sized
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -35,7 +36,9 @@ def _listed(X, name, what):
     if sparse.issparse(X) or not isinstance(X, Iterable) or not isinstance(X, Sized):
         raise TypeError(f"{name} must be a sequence of {what}, got {type(X).__name__}")
     if isinstance(X, dict | set | frozenset):
-        raise TypeError(f"{name} must be a sequence of {what}, got one {type(X).__name__}; its order is no order")
+        raise TypeError(
+            f"{name} must be a sequence of {what}, got one {type(X).__name__}; its order is no order"
+        )
     if hasattr(X, "columns"):  # a data frame iterates over the names of its columns
         X = X.to_numpy()
     shape = getattr(X, "shape", ())
@@ -54,8 +57,8 @@ def _sets(X, name):
         if isinstance(sample, str | bytes) or not isinstance(sample, Collection):
             remedy = "; for its letters pass set(…)" if isinstance(sample, str | bytes) else ""
             raise TypeError(
-                f"{name}[{i}] is {sample!r} of type {type(sample).__name__}, where a set or another collection of "
-                f"hashable elements is needed{remedy}"
+                f"{name}[{i}] is {sample!r} of type {type(sample).__name__}, where a set or another "
+                f"collection of hashable elements is needed{remedy}"
             )
         if not isinstance(sample, set | frozenset):
             try:
@@ -73,7 +76,11 @@ def _strings(X, name):
             mixed = i > 0 and isinstance(sample, str | bytes)
             raise TypeError(
                 f"{name}[{i}] is {sample!r} of type {type(sample).__name__}, where "
-                + (f"{kind.__name__} is needed as in {name}[0]; decode bytes first" if mixed else "a string is needed")
+                + (
+                    f"{kind.__name__} is needed as in {name}[0]; decode bytes first"
+                    if mixed
+                    else "a string is needed"
+                )
             )
     return samples
 
@@ -117,8 +124,8 @@ class _CountKernel(EncodedKernel):
         n, p = features.shape
         if 8 * n * p > (free := available_memory()):
             raise ValueError(
-                f"{n} x {p} features of {self!r} take {readable_size(8 * n * p)}, and {readable_size(free)} are "
-                "available; use fewer samples, or the kernel itself"
+                f"{n} x {p} features of {self!r} take {readable_size(8 * n * p)}, and "
+                f"{readable_size(free)} are available; use fewer samples, or the kernel itself"
             )
         return features.toarray()
 
@@ -155,9 +162,9 @@ def _unit(counts):
 class SetIntersection(_CountKernel):
     """Size of the intersection, k(S, T) = |S ∩ T|.
 
-    The inner product of the sets' indicator vectors; ``SetIntersection().exp()`` is exp(|S ∩ T|). Samples are a
-    sequence of sets, or of other collections of hashable elements, in which repetition does not count. Derivatives in
-    the samples are None.
+    The inner product of the sets' indicator vectors; ``SetIntersection().exp()`` is exp(|S ∩ T|). Samples
+    are a sequence of sets, or of other collections of hashable elements, in which repetition does not
+    count. Derivatives in the samples are None.
 
     References
     ----------
@@ -182,9 +189,9 @@ class SetIntersection(_CountKernel):
 class Spectrum(_CountKernel):
     """Inner product of the k-mer counts of two strings.
 
-    A k-mer is a substring of length k. With ``mismatches`` m each of a string's k-mers counts for every k-mer over the
-    alphabet that differs from it in at most m places. A string shorter than k has no k-mers, and k is 0 there.
-    ``.normalize()`` takes the strings' lengths out. Derivatives in the samples are None.
+    A k-mer is a substring of length k. With ``mismatches`` m each of a string's k-mers counts for every
+    k-mer over the alphabet that differs from it in at most m places. A string shorter than k has no k-mers,
+    and k is 0 there. ``.normalize()`` takes the strings' lengths out. Derivatives in the samples are None.
 
     Parameters
     ----------
@@ -192,8 +199,8 @@ class Spectrum(_CountKernel):
         At least 1.
     mismatches : int, default=0
     alphabet : str or bytes, default=None
-        The letters that strings may have. None: those that occur in the call. With mismatches the number of letters
-        enters the value, so give the alphabet wherever values of several calls have to agree.
+        The letters that strings may have. None: those that occur in the call. With mismatches the number of
+        letters enters the value, so give the alphabet wherever values of several calls have to agree.
 
     Raises
     ------
@@ -202,9 +209,8 @@ class Spectrum(_CountKernel):
     TypeError
         If the samples are not strings, all str or all bytes.
 
-    References
-    ----------
-    LINMA 4.2.4; C. Leslie, E. Eskin, W. S. Noble, "The spectrum kernel", 2002, and "Mismatch string kernels", 2004.
+    References ---------- LINMA 4.2.4; C. Leslie, E. Eskin, W. S. Noble, "The spectrum kernel", 2002, and
+    "Mismatch string kernels", 2004.
 
     Examples
     --------
@@ -231,8 +237,8 @@ class Spectrum(_CountKernel):
         samples = _strings(X, name)
         if self.alphabet is not None and isinstance(self.alphabet, bytes) != isinstance(samples[0], bytes):
             raise TypeError(
-                f"{name} holds {type(samples[0]).__name__}, but the alphabet is {type(self.alphabet).__name__}; "
-                "make them the same"
+                f"{name} holds {type(samples[0]).__name__}, but the alphabet is "
+                f"{type(self.alphabet).__name__}; make them the same"
             )
         return samples
 
@@ -243,9 +249,9 @@ class Spectrum(_CountKernel):
 class Finite(BlockKernel):
     """A kernel of finitely many things: a lookup in a positive semidefinite matrix.
 
-    Samples are labels, as a sequence or a column (n, 1). Among the columns of a matrix of numbers ``.on(column)``
-    chooses the one that holds the labels. Derivatives in the samples are None or zero; that in ``matrix`` is symmetric,
-    for the matrix is.
+    Samples are labels, as a sequence or a column (n, 1). Among the columns of a matrix of numbers
+    ``.on(column)`` chooses the one that holds the labels. Derivatives in the samples are None or zero; that
+    in ``matrix`` is symmetric, for the matrix is.
 
     Parameters
     ----------
@@ -257,8 +263,8 @@ class Finite(BlockKernel):
     Raises
     ------
     ValueError
-        If the matrix is not positive semidefinite (with its smallest eigenvalue), if labels repeat or are not N, or
-        if a sample is no label.
+        If the matrix is not positive semidefinite (with its smallest eigenvalue), if labels repeat or are
+        not N, or if a sample is no label.
 
     References
     ----------
@@ -273,7 +279,7 @@ class Finite(BlockKernel):
     """
 
     _reads = "any"
-    _bounds = {"matrix": (-np.inf, np.inf)}
+    _bounds: ClassVar = {"matrix": (-np.inf, np.inf)}
 
     def __init__(self, matrix, labels=None):
         if isinstance(matrix, list | tuple):
@@ -284,11 +290,15 @@ class Finite(BlockKernel):
         if labels is not None:
             labels = list(labels.tolist() if isinstance(labels, np.ndarray) else labels)
             if len(labels) != len(plain(matrix)):
-                raise ValueError(f"Finite: matrix has {len(plain(matrix))} rows, but there are {len(labels)} labels")
+                raise ValueError(
+                    f"Finite: matrix has {len(plain(matrix))} rows, but there are {len(labels)} labels"
+                )
             first = {}
             for i, label in enumerate(labels):
                 if first.setdefault(label, i) != i:
-                    raise ValueError(f"Finite: label {label!r} occurs at {first[label]} and at {i}; labels differ")
+                    raise ValueError(
+                        f"Finite: label {label!r} occurs at {first[label]} and at {i}; labels differ"
+                    )
         self._set(matrix=matrix, labels=labels)
 
     def _emit(self, builder, scope):
@@ -313,7 +323,9 @@ class Finite(BlockKernel):
             raise ValueError(
                 f"Finite reads one column of labels, but {name} has {X.shape[1]}; choose one with .on(column)"
             )
-        samples = X if isinstance(X, list) else _listed(X.toarray() if sparse.issparse(X) else X, name, "labels")
+        samples = (
+            X if isinstance(X, list) else _listed(X.toarray() if sparse.issparse(X) else X, name, "labels")
+        )
         if self.labels is None:
             return _indices(samples, len(plain(self.matrix)), name)
         if "_cached_places" not in self.__dict__:
@@ -349,10 +361,13 @@ def _indices(samples, size, name):
         values = np.asarray(samples)
     except ValueError:
         values = np.empty((0, 0))
-    whole = values.ndim == 1 and (values.dtype.kind in "iu" or (values.dtype.kind == "f" and (values % 1 == 0).all()))
+    whole = values.ndim == 1 and (
+        values.dtype.kind in "iu" or (values.dtype.kind == "f" and (values % 1 == 0).all())
+    )
     if not whole:
         raise TypeError(
-            f"{name} must be a sequence of whole numbers 0, …, {size - 1}, as Finite has no labels; give it labels=…"
+            f"{name} must be a sequence of whole numbers 0, …, {size - 1}, as Finite has no labels; "
+            "give it labels=…"
         )
     bad = np.flatnonzero((values < 0) | (values >= size))
     if len(bad):

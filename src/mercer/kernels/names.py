@@ -87,6 +87,8 @@ def from_name(name, gamma=None, degree=3, coef0=1.0, *, n_features=None, varianc
 def variance_of(X):
     """Variance of all entries of a matrix, in float64; the zeros that a sparse one does not store count.
 
+    It is exactly 0 where all entries are equal, whatever their mean is rounded to.
+
     Parameters
     ----------
     X : ndarray or sparse matrix of shape (n, d)
@@ -96,13 +98,15 @@ def variance_of(X):
     float
     """
     if not sparse.issparse(X):
-        return float(np.var(X, dtype=np.float64))
+        return 0.0 if np.min(X) == np.max(X) else float(np.var(X, dtype=np.float64))
     stored = X.tocsr()
     if not stored.has_canonical_format:
         stored = stored.copy()  # the caller's matrix stays as it is
         stored.sum_duplicates()
     values = stored.data.astype(np.float64)
     size = X.shape[0] * X.shape[1]
+    if values.size in (0, size) and not np.ptp(values if values.size else [0.0]):
+        return 0.0
     mean = values.sum() / size
     return float((np.square(values - mean).sum() + (size - values.size) * mean**2) / size)
 

@@ -25,9 +25,10 @@ _DIAGONAL_ROWS = 16
 class Precomputed(BlockKernel):
     """The samples are the kernel matrix itself.
 
-    ``k(K)`` is the square matrix K of the training samples with themselves; ``k(K, Z)`` is K of shape (n, m), new rows
-    against m training samples, of which Z needs only its number of rows (their own matrix, say). The gradient in K is
-    G. Nothing is checked but shape, numbers and symmetry: `check_psd` tells whether K is positive semidefinite.
+    ``k(K)`` is the square matrix K of the training samples with themselves; ``k(K, Z)`` is K of shape (n,
+    m), new rows against m training samples, of which Z needs only its number of rows (their own matrix,
+    say). The gradient in K is G. Nothing is checked but shape, numbers and symmetry: `check_psd` tells
+    whether K is positive semidefinite.
 
     Raises
     ------
@@ -96,8 +97,8 @@ class _Given(BlockSource):
 def _check_square(K):
     if K.shape[0] != K.shape[1]:
         raise ValueError(
-            f"a precomputed kernel matrix must be square in a symmetric call, got shape {K.shape}; for new rows give Z "
-            "as well, with one row per training sample"
+            f"a precomputed kernel matrix must be square in a symmetric call, got shape {K.shape}; for "
+            "new rows give Z as well, with one row per training sample"
         )
 
 
@@ -111,7 +112,8 @@ def _check_symmetric(K):
             i, j = np.unravel_index(skew.argmax(), skew.shape)
             i += start
             raise ValueError(
-                f"a kernel matrix must be symmetric, but K[{i}, {j}] = {K[i, j]:.17g} and K[{j}, {i}] = {K[j, i]:.17g}"
+                f"a kernel matrix must be symmetric, but K[{i}, {j}] = {K[i, j]:.17g} and "
+                f"K[{j}, {i}] = {K[j, i]:.17g}"
             )
 
 
@@ -124,12 +126,13 @@ class FunctionKernel(BlockKernel):
     Parameters
     ----------
     f : callable
-        f(X, Z) → (n, m): not of two samples but of two blocks of them. X has shape (n, d) and Z (m, d), floats, if the
-        samples are numbers (CSR if they were sparse); otherwise both are lists of samples. It must be symmetric:
-        f(Z, X) is the transpose. Large matrices are asked for in strips of rows. What f raises passes unchanged.
+        f(X, Z) → (n, m): not of two samples but of two blocks of them. X has shape (n, d) and Z (m, d),
+        floats, if the samples are numbers (CSR if they were sparse); otherwise both are lists of samples.
+        It must be symmetric: f(Z, X) is the transpose. Large matrices are asked for in strips of rows. What
+        f raises passes unchanged.
     gradient : callable, default=None
-        gradient(X, Z, G) → (dX, dZ), the gradients of Σ G·f(X, Z), of the shapes of X and Z. Derivatives need it;
-        second derivatives do not exist.
+        gradient(X, Z, G) → (dX, dZ), the gradients of Σ G·f(X, Z), of the shapes of X and Z. Derivatives
+        need it; second derivatives do not exist.
 
     Raises
     ------
@@ -160,19 +163,21 @@ class FunctionKernel(BlockKernel):
         if not callable(f):
             raise TypeError(f"FunctionKernel: f must be a function of two blocks of samples, got {f!r}")
         if gradient is not None and not callable(gradient):
-            raise TypeError(f"FunctionKernel: gradient must be a function (X, Z, G) -> (dX, dZ), got {gradient!r}")
+            raise TypeError(
+                f"FunctionKernel: gradient must be a function (X, Z, G) -> (dX, dZ), got {gradient!r}"
+            )
         self._set(f=f, gradient=gradient)
 
     def _emit(self, builder, scope):
         return builder.leaf(Leaf(LeafKind.BLOCK, _Called(self, scope)))
 
     def _check_samples(self, X, name="X"):
+        if isinstance(X, list | tuple) and not X:
+            raise ValueError(f"{name} is empty (0 samples), while a minimum of 1 is required")
         if sparse.issparse(X) or _is_numeric(X):
             return check_samples(X, name=name)
         if isinstance(X, str | bytes) or not hasattr(X, "__len__") or not hasattr(X, "__iter__"):
             raise TypeError(f"{name} must be a sequence of samples, got {X!r}")
-        if len(X) == 0:
-            raise ValueError(f"{name} is empty (0 samples), while a minimum of 1 is required")
         return X.tolist() if isinstance(X, np.ndarray) else list(X)
 
     def _call(self, X, Z):
@@ -188,18 +193,20 @@ class FunctionKernel(BlockKernel):
     def _block_diag(self, X):
         # Diagonals of small square blocks.
         strips = [slice(i, i + _DIAGONAL_ROWS) for i in range(0, n_rows(X), _DIAGONAL_ROWS)]
-        return np.concatenate([np.diagonal(self._call(x, x)) for x in (take_rows(X, rows) for rows in strips)])
+        return np.concatenate(
+            [np.diagonal(self._call(x, x)) for x in (take_rows(X, rows) for rows in strips)]
+        )
 
     def _gradient(self, X, Z, G):
         """What the user's gradient returns, checked."""
         if self.gradient is None:
             raise ValueError(
-                f"FunctionKernel({_name(self.f)}) has no derivative; give it as FunctionKernel(f, gradient=…), "
-                "where gradient(X, Z, G) returns (dX, dZ), the gradients of sum(G * f(X, Z))"
+                f"FunctionKernel({_name(self.f)}) has no derivative; give it as FunctionKernel(f, "
+                "gradient=…), where gradient(X, Z, G) returns (dX, dZ), the gradients of sum(G * f(X, Z))"
             )
         pair = self.gradient(X, Z, G)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise ValueError(f"{_name(self.gradient)} must return a pair (dX, dZ), got {type(pair).__name__}")
+            raise ValueError(f"{_name(self.gradient)} must return a pair (dX, dZ), got {pair!r:.80}")
         return _checked(self.gradient, pair[0], X.shape), _checked(self.gradient, pair[1], Z.shape)
 
     def _block_pullback(self, X, Z, G):
@@ -209,8 +216,8 @@ class FunctionKernel(BlockKernel):
         return (dX + dZ, None, {}) if Z is None else (dX, dZ, {})
 
     def _block_pushforward(self, X, Z, tX, tZ, tparams):
-        # k(x_i, z_j) reads no other row: one call for a z_j gives the slopes in every x_i, and so with the sides
-        # swapped.
+        # k(x_i, z_j) reads no other row: one call for a z_j gives the slopes in every x_i, and so with the
+        # sides swapped.
         if Z is None:
             Z, tZ = X, tX
         n, m = n_rows(X), n_rows(Z)
@@ -226,8 +233,8 @@ class FunctionKernel(BlockKernel):
     def _block_second(self, X, Z, G, tX, tZ, tparams):
         if any(t is not None and np.any(t) for t in (tX, tZ)):
             raise ValueError(
-                f"FunctionKernel({_name(self.f)}) has no second derivative in the samples; where one is needed, "
-                "build the kernel from those of mercer.kernels"
+                f"FunctionKernel({_name(self.f)}) has no second derivative in the samples; where one is "
+                "needed, build the kernel from those of mercer.kernels"
             )
         return None, None, {}
 
@@ -265,8 +272,8 @@ def _checked(f, values, shape):
         raise ValueError(f"{_name(f)} must return real numbers, got dtype {values.dtype}")
     if values.shape != shape:
         raise ValueError(
-            f"{_name(f)} must return an array of shape {shape}, one entry per pair of rows of its blocks X and Z, got "
-            f"{values.shape}; a function g of two samples becomes one of blocks by "
+            f"{_name(f)} must return an array of shape {shape}, one entry per pair of rows of its "
+            f"blocks X and Z, got {values.shape}; a function g of two samples becomes one of blocks by "
             "lambda X, Z: np.array([[g(x, z) for z in Z] for x in X])"
         )
     values = values.astype(np.float64, copy=False)
