@@ -131,5 +131,12 @@ def blas_threads(n=None):
     n : int or None
         As `n_threads` reads it.
     """
-    with _controller().limit(limits=n_threads(n), user_api="blas"):
+    wanted = n_threads(n)
+    counts = [library.num_threads for library in _controller().lib_controllers if library.user_api == "blas"]
+    # None only ever lowers: a limit that the caller has set around us stands. And where nothing changes, nothing is
+    # set, since the setting belongs to the whole process and restoring it would race with other threads' fits.
+    if all(count == wanted or (n is None and count < wanted) for count in counts):
+        yield
+        return
+    with _controller().limit(limits=wanted, user_api="blas"):
         yield

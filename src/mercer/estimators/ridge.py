@@ -12,7 +12,7 @@ from .._progress import progress
 from .._threads import blas_threads, n_threads
 from ..gram import Gram
 from ..kernels.precomputed import Precomputed
-from ..solvers.ridge import check_alpha, ridge_cg, ridge_cholesky, ridge_loo_residuals
+from ..solvers.least_squares import check_alpha, ridge_cg, ridge_cholesky, ridge_loo_residuals
 from ._base import KernelEstimator, check_choice, check_number, check_rng, own_rows
 
 __all__ = ["KernelRidge"]
@@ -366,7 +366,10 @@ class _Problem:
         if type(self.kernel) is Precomputed:
             return {"operator": lambda V: X @ V, "diagonal": X.diagonal(), "rows": lambda index: X[index]}
         gram = Gram(self.kernel, X, n_threads=n_jobs)
-        return {"operator": gram.dot, "diagonal": gram.diag(), "rows": gram.rows}
+        operators = {"operator": gram.dot, "diagonal": gram.diag(), "rows": gram.rows}
+        if isinstance(X, np.ndarray) or sp.issparse(X):
+            operators["fast"] = Gram(self.kernel, X.astype(np.float32), n_threads=n_jobs).dot
+        return operators
 
 
 def _as_dtype(X, dtype):

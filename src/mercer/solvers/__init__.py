@@ -4,6 +4,6 @@ Place on the way: kernel expression → ``gram`` → **solvers** → ``estimator
 """
 
 from .outcome import NotPositiveDefinite, Outcome
-from .ridge import ridge, ridge_loo
+from .least_squares import ridge, ridge_loo
 
 __all__ = ["NotPositiveDefinite", "Outcome", "ridge", "ridge_loo"]
