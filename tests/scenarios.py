@@ -1,7 +1,7 @@
 """The table of kernels that values, derivatives and benchmarks share, with exact values by mpmath.
 
-``exact(x, z)`` computes k(x, z) at 50 digits from the defining formula, for two sequences of numbers, and from nothing
-that mercer computes.
+``exact(x, z)`` computes k(x, z) at 50 digits from the defining formula, for two sequences of numbers, and
+from nothing that mercer computes.
 """
 
 from collections.abc import Callable

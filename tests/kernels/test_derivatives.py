@@ -1,16 +1,19 @@
 """Derivatives of kernels: forward against differences, reverse against forward, second order against first.
 
-The directional derivative is compared with central differences of the 50-digit values, whose error falls with h²; the
-pullback with the directional derivative by ⟨G, K̇⟩ = ⟨dX, tX⟩ + …; the second order with differences of the pullback.
+The directional derivative is compared with central differences of the 50-digit values, whose error falls
+with h²; the pullback with the directional derivative by ⟨G, K̇⟩ = ⟨dX, tX⟩ + …; the second order with
+differences of the pullback.
 """
+
+from itertools import pairwise
 
 import mpmath
 import numpy as np
 import pytest
-from scenarios import SCENARIOS
 from scipy import sparse
 
 from mercer.kernels import RBF, ExpDotProduct, Fourier, Laplacian, Linear, Matern, Polynomial
+from scenarios import SCENARIOS
 
 by_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
 symmetric_or_not = pytest.mark.parametrize("symmetric", [False, True], ids=["X,Z", "X"])
@@ -61,7 +64,7 @@ def assert_error_falls(f, derivative, steps, noise):
     for h in steps:
         errors.append(np.abs((f(h) - f(-h)) / (2 * h) - derivative).max())
     size = max(1.0, np.abs(derivative).max())
-    for before, after in zip(errors, errors[1:], strict=False):
+    for before, after in pairwise(errors):
         assert after <= 0.35 * before + noise * size / steps[-1], errors
     assert errors[-1] <= 1e-4 * size, errors
 

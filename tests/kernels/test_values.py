@@ -3,7 +3,6 @@
 import mpmath
 import numpy as np
 import pytest
-from scenarios import SCENARIOS
 from scipy import sparse
 from sklearn.metrics import pairwise
 
@@ -20,6 +19,7 @@ from mercer.kernels import (
     RationalQuadratic,
     Sigmoid,
 )
+from scenarios import SCENARIOS
 
 by_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
 both_dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])

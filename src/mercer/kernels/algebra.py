@@ -1,7 +1,7 @@
 """The operators and methods by which kernels combine: LN14's construction rules as Python's.
 
-Place on the way: **algebra** → ``base.Kernel``; each rule's kernel is in ``composite``, which needs `Kernel` first and
-is therefore imported when a rule is used.
+Place on the way: **algebra** → ``base.Kernel``; each rule's kernel is in ``composite``, which needs
+`Kernel` first and is therefore imported when a rule is used.
 """
 
 import numpy as np

@@ -1,8 +1,9 @@
 """Kernel: what every kernel is, and the algebra by which kernels are combined.
 
-Place on the way: arrays → **kernel expression** → ``program`` → ``gram`` | ``features``. A kernel is a frozen value. A
-leaf says which hyperparameters are differentiable (`_bounds`) and writes itself into a program (`_emit`); everything
-else, matrices and derivatives of every combination, follows from the program.
+Place on the way: arrays → **kernel expression** → ``program`` → ``gram`` | ``features``. A kernel is a
+frozen value. A leaf says which hyperparameters are differentiable (`_bounds`) and writes itself into a
+program (`_emit`); everything else, matrices and derivatives of every combination, follows from the
+program.
 
 References: LN14, the eight construction rules.
 """
@@ -45,9 +46,9 @@ class Hyperparameter:
 class Kernel(Algebra, Value):
     """A kernel function k(x, z), as an immutable value.
 
-    Subclasses are `RBF`, `Polynomial`, … and the combinations that operators make of them: ``c * k``, ``k1 + k2``,
-    ``k1 * k2``, ``k ** p``, ``k.polynomial(coefficients)``, ``k.modulate(f)``, ``k.exp()``, ``k.normalize()``,
-    ``k.center(X)``, ``k.on(columns)``.
+    Subclasses are `RBF`, `Polynomial`, … and the combinations that operators make of them: ``c * k``,
+    ``k1 + k2``, ``k1 * k2``, ``k ** p``, ``k.polynomial(coefficients)``, ``k.modulate(f)``, ``k.exp()``,
+    ``k.normalize()``, ``k.center(X)``, ``k.on(columns)``.
 
     Attributes
     ----------
@@ -152,7 +153,8 @@ class Kernel(Algebra, Value):
             name, _, rest = key.partition("__")
             if name not in self._params():
                 raise ValueError(
-                    f"Invalid parameter {name!r} for kernel {self!r}. Valid parameters are: {sorted(self._params())!r}."
+                    f"Invalid parameter {name!r} for kernel {self!r}. "
+                    f"Valid parameters are: {sorted(self._params())!r}."
                 )
             if rest:
                 nested.setdefault(name, {})[rest] = value

@@ -1,7 +1,7 @@
 """Kernels whose values come as whole matrices: the base of user functions, lookups and special functions.
 
-A subclass of `BlockKernel` computes a matrix of values for two blocks of samples; in a program it is a BLOCK leaf, so
-that it combines with every other kernel. Derivatives are those it defines.
+A subclass of `BlockKernel` computes a matrix of values for two blocks of samples; in a program it is a
+BLOCK leaf, so that it combines with every other kernel. Derivatives are those it defines.
 
 Place on the way: ``base.Kernel`` → **blocks** → ``discrete``, and Matérn of any ν.
 """
@@ -22,8 +22,8 @@ __all__ = ["BlockKernel", "BlockSource", "EncodedKernel"]
 class BlockKernel(Kernel):
     """Base of kernels that compute whole matrices.
 
-    Override `_block`; `_block_diag` where one entry costs less than a row; the derivatives where there are any. The
-    defaults below are those of a kernel of discrete samples without hyperparameters.
+    Override `_block`; `_block_diag` where one entry costs less than a row; the derivatives where there
+    are any. The defaults below are those of a kernel of discrete samples without hyperparameters.
     """
 
     def _emit(self, builder, scope):
@@ -156,9 +156,10 @@ class BlockSource:
 
 
 class EncodedKernel(Kernel):
-    """Base of kernels of discrete samples that are inner products of features with columns common to both sides.
+    """Base of kernels of discrete samples that are inner products of sparse features.
 
-    Override `_encode`; the kernel is then a DOT leaf, and needs no matrix of its own.
+    The features of both sides have the same columns. Override `_encode`; the kernel is then a DOT leaf,
+    and needs no matrix of its own.
     """
 
     def _emit(self, builder, scope):

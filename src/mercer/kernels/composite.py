@@ -2,11 +2,10 @@
 
 Place on the way: ``base.Kernel``'s operators → **composite** → ``program``.
 
-Sums and products flatten, and name their children k1, k2, …; the others call theirs ``kernel``. What would break
-positive semidefiniteness is an error that names the rule (LN14, rules 1–8).
+Sums and products flatten, and name their children k1, k2, …; the others call theirs ``kernel``. What
+would break positive semidefiniteness is an error that names the rule (LN14, rules 1–8).
 """
 
-import numbers
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from .dot_product import check_width
 from .prepared import n_rows
 from .program import Monomial, Opcode
 from .rows import Centering, InverseSqrtDiag, UserFunction
-from .values import _canonical, _shown, checked_count, checked_scale
+from .values import canonical, checked_count, checked_scale, shown
 from .views import Identity
 
 __all__ = [
@@ -64,7 +63,7 @@ def _check_kernels(owner, kernels):
 
 
 class _Flat(Kernel):
-    """A sum or product of two or more kernels, its children k1, k2, …"""
+    """A sum or product of kernels, its children k1, k2 and so on."""
 
     def __init__(self, *kernels):
         _check_kernels(type(self).__name__, kernels)
@@ -150,7 +149,7 @@ class Product(_Flat):
         return self._fold(builder, scope, lambda kernel, b, s: kernel._emit_normalized(b, s), builder.mul)
 
     def _features(self, X, **options):
-        return _row_products("a product", X, [kernel for kernel in self.kernels], options)
+        return _row_products("a product", X, self.kernels, options)
 
 
 def _row_products(owner, X, kernels, options):
@@ -205,7 +204,7 @@ class Scaled(_Wrapper):
         self._set(scale=scale, kernel=kernel)
 
     def __repr__(self):
-        return f"{_shown(self.scale)} * {_inside(self.kernel, _POWER)}"
+        return f"{shown(self.scale)} * {_inside(self.kernel, _POWER)}"
 
     def _emit(self, builder, scope):
         register = self._inner(builder, scope)
@@ -243,7 +242,7 @@ class Power(_Wrapper):
         self._set(kernel=kernel, power=power)
 
     def __repr__(self):
-        return f"{_inside(self.kernel, _ATOM)} ** {_shown(self.power)}"
+        return f"{_inside(self.kernel, _ATOM)} ** {shown(self.power)}"
 
     def _emit(self, builder, scope):
         return builder.unary(Opcode.POW, self._inner(builder, scope), int(plain(self.power)))
@@ -283,7 +282,7 @@ class PolynomialOf(_Wrapper):
         self._set(kernel=kernel, coefficients=coefficients)
 
     def __repr__(self):
-        return f"{_inside(self.kernel, _ATOM)}.polynomial({_shown(self.coefficients)})"
+        return f"{_inside(self.kernel, _ATOM)}.polynomial({shown(self.coefficients)})"
 
     def _emit(self, builder, scope):
         path = scope.path("coefficients")
@@ -352,10 +351,10 @@ class Modulated(_Wrapper):
         self._set(kernel=kernel, f=f, gradient=gradient, hessian_product=hessian_product)
 
     def __repr__(self):
-        arguments = [_shown(self.f)]
+        arguments = [shown(self.f)]
         for name in ("gradient", "hessian_product"):
             if getattr(self, name) is not None:
-                arguments.append(f"{name}={_shown(getattr(self, name))}")
+                arguments.append(f"{name}={shown(getattr(self, name))}")
         return f"{_inside(self.kernel, _ATOM)}.modulate({', '.join(arguments)})"
 
     def _emit(self, builder, scope):
@@ -412,14 +411,11 @@ class Centered(_Wrapper):
         # Their own copy: the caller's array may change later.
         object.__setattr__(self, "_samples", checked.copy() if hasattr(checked, "copy") else list(checked))
 
-    def __setstate__(self, state):
-        super().__setstate__(state)
-
     def __repr__(self):
         return f"{_inside(self.kernel, _ATOM)}.center({_shown_samples(self.reference)})"
 
     def _key(self):
-        return (type(self), self.kernel._key(), _canonical(self.reference))
+        return (type(self), self.kernel._key(), canonical(self.reference))
 
     def _emit(self, builder, scope):
         inner = scope.child("kernel")
@@ -457,15 +453,15 @@ class On(_Wrapper):
         self._set(kernel=kernel, columns=columns)
 
     def __repr__(self):
-        shown = self.columns if isinstance(self.columns, slice) else _shown(self.columns)
-        return f"{_inside(self.kernel, _ATOM)}.on({shown})"
+        columns = self.columns if isinstance(self.columns, slice) else shown(self.columns)
+        return f"{_inside(self.kernel, _ATOM)}.on({columns})"
 
     def _key(self):
         columns = self.columns
         if isinstance(columns, slice):
             columns = ("slice", columns.start, columns.stop, columns.step)
         else:
-            columns = _canonical(np.atleast_1d(np.asarray(columns)))
+            columns = canonical(np.atleast_1d(np.asarray(columns)))
         return (type(self), self.kernel._key(), columns)
 
     def _indices(self, d):
@@ -505,10 +501,5 @@ def _check_columns(columns):
     if isinstance(columns, slice):
         return
     array = np.atleast_1d(np.asarray(columns))
-    if (
-        array.ndim != 1
-        or array.size == 0
-        or array.dtype.kind not in "iub"
-        or isinstance(columns, numbers.Real) is bool
-    ):
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iub":
         raise TypeError(f"on(columns): columns are an integer, a slice, integers or a mask, got {columns!r}")

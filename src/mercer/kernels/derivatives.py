@@ -1,14 +1,14 @@
 """Derivatives of a compiled kernel: from the samples and hyperparameters to the program's inputs, and back.
 
-``_native`` differentiates K in what a program reads: features, row vectors, slots, weights, blocks. Here the chain
-rule takes them on to X, Z and the hyperparameters through the views, the row functions and the monomials, for the
-first and the second order. All of it is O(n·d).
+``_native`` differentiates K in what a program reads: features, row vectors, slots, weights, blocks. Here
+the chain rule takes them on to X, Z and the hyperparameters through the views, the row functions and the
+monomials, for the first and the second order. All of it is O(n·d).
 
 Place on the way: ``prepared`` → **derivatives** → ``_native`` | ``pairs``.
 
-Hyperparameters are named by path. ``_native`` gives a row side's gradient; the columns' comes from a second call with
-the sides swapped. In the symmetric case one call with G + Gᵀ is the total derivative in X, and counts twice what
-belongs to pairs: slots, weights and one-sided views.
+Hyperparameters are named by path. ``_native`` gives a row side's gradient; the columns' comes from a
+second call with the sides swapped. In the symmetric case one call with G + Gᵀ is the total derivative in
+X, and counts twice what belongs to pairs: slots, weights and one-sided views.
 """
 
 import numpy as np

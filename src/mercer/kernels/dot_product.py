@@ -38,8 +38,8 @@ def check_width(owner, n, width):
     need = 8 * n * width
     if need > _FEATURE_BYTES:
         raise ValueError(
-            f"the explicit features of {owner} are {width:,} per sample, {readable_size(need)} for {n} samples; "
-            "use the kernel itself, RandomFourierFeatures or Nystroem"
+            f"the explicit features of {owner} are {width:,} per sample, {readable_size(need)} for {n} "
+            "samples; use the kernel itself, RandomFourierFeatures or Nystroem"
         )
 
 
@@ -104,13 +104,14 @@ def _metric_root(A):
     if gap.max() > 1e-10 * size:
         i, j = np.unravel_index(int(np.argmax(gap)), gap.shape)
         raise ValueError(
-            f"Linear: metric must be symmetric, but entries ({i}, {j}) and ({j}, {i}) are {A[i, j]} and {A[j, i]}; use "
-            "(A + A.T) / 2"
+            f"Linear: metric must be symmetric, but entries ({i}, {j}) and ({j}, {i}) are {A[i, j]} and "
+            f"{A[j, i]}; use (A + A.T) / 2"
         )
     values, vectors = np.linalg.eigh(0.5 * (A + A.T))
     if values[0] < -10 * len(A) * np.finfo(np.float64).eps * max(size, np.abs(values).max()):
         raise ValueError(
-            f"Linear: metric must be positive semidefinite (LN14 rule 8), but it has the eigenvalue {values[0]:.6g}"
+            "Linear: metric must be positive semidefinite (LN14 rule 8), but it has the eigenvalue "
+            f"{values[0]:.6g}"
         )
     positive = values > 0
     if not positive.any():
@@ -161,7 +162,8 @@ class Polynomial(Kernel):
             s = builder.shift(builder.scale(s, Monomial(1.0, ((gamma, 1),))), Monomial(1.0, ((coef0, 1),)))
             return builder.unary(Opcode.POW, s, degree)
         constant = Monomial(1.0, ((coef0, degree),))
-        # c^D((1 + γs/c)^D − 1) does not cancel, but for a small c its parts leave the range; then there is little to cancel.
+        # c^D((1 + γs/c)^D − 1) does not cancel, but for a small c its parts leave the range; then there
+        # is little to cancel.
         if 1e-12 < c**degree < 1e12:
             s = builder.scale(s, Monomial(1.0, ((gamma, 1), (coef0, -1))))
             return builder.scale(builder.unary(Opcode.POWM1, s, degree), constant)
@@ -213,7 +215,7 @@ class Sigmoid(Kernel):
 
 
 class Cosine(Kernel):
-    """Cosine of the angle, xᵀz/(‖x‖‖z‖), 0 for a zero row; as ``sklearn.metrics.pairwise.cosine_similarity``."""
+    """Cosine of the angle, xᵀz/(‖x‖‖z‖), 0 for a zero row, as scikit-learn's ``cosine_similarity``."""
 
     def __init__(self):
         self._set()

@@ -145,7 +145,7 @@ def _factors(leaf, x, z, order):
 
 
 def _products(r):
-    """For each column the products of the columns before it and after it: no division, so zeros do no harm."""
+    """For each column the products of those before and after it: no division, so zeros do no harm."""
     one = np.ones_like(r[:, :1])
     before = np.cumprod(np.hstack([one, r[:, :-1]]), axis=1)
     after = np.cumprod(np.hstack([one, r[:, :0:-1]]), axis=1)[:, ::-1]

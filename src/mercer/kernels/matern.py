@@ -21,7 +21,8 @@ from .program import Leaf, LeafKind, Weight
 
 __all__ = ["emit_general", "matern"]
 
-# Above this order Debye's expansion has 1e-13; below it, kve neither overflows nor loses digits where it matters.
+# Above this order Debye's expansion has 1e-13; below it, kve neither overflows nor loses digits where it
+# matters.
 _DEBYE = 50.0
 
 
@@ -54,8 +55,9 @@ def matern(nu, s):
 def _bessel(nu, mu, q):
     """2^(1−ν)/Γ(ν) q^μ K_μ(q) for q > 0; 0 at infinity."""
     if mu > _DEBYE:
-        # M_μ is in range; the rest of the factor is Γ(μ) 2^(μ−ν)/Γ(ν), 1 or short products for μ = ν − 1, ν − 2.
-        steps = int(round(nu - mu))
+        # M_μ is in range; the rest of the factor is Γ(μ) 2^(μ−ν)/Γ(ν), 1 or short products for μ = ν − 1,
+        # ν − 2.
+        steps = round(nu - mu)
         factor = np.prod([0.5 / (nu - 1.0 - i) for i in range(steps)]) if steps else 1.0
         return factor * _debye(mu, q)
     order = abs(mu)

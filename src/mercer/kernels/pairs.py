@@ -4,9 +4,8 @@ Place on the way: ``program`` → **pairs** (pair i is row i of the left side an
 same meaning as ``_native`` has for all n·m pairs, in float64 throughout. A derivative of a derivative comes
 from running the reverse sweep on dual numbers.
 
-Conventions: a zero cotangent or tangent stays zero through an infinite slope, and a zero slope makes an infinite one
-zero; Matérn ν = ½ has derivative 0
-at r = 0.
+Conventions: a zero cotangent or tangent stays zero through an infinite slope, and a zero slope makes an
+infinite one zero; Matérn ν = ½ has derivative 0 at r = 0.
 """
 
 from dataclasses import dataclass
@@ -64,7 +63,7 @@ class _Dual:
 
 
 def _times(g, f):
-    """g·f, and 0 where either is 0 whatever the other is: what has vanished stays so against an overflowed rate."""
+    """g·f, and 0 where either is 0: what has vanished stays so against a rate that overflowed."""
     return np.where((g == 0) | (f == 0), 0.0, g * f)
 
 

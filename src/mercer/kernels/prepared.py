@@ -1,4 +1,4 @@
-"""A compiled kernel bound to its samples: values by ``_native``, row strips where a leaf is a matrix, the diagonal.
+"""A compiled kernel bound to its samples: values, in row strips where a leaf is a matrix, and the diagonal.
 
 Place on the way: ``program`` → **prepared** → ``_native``; ``Kernel.__call__`` and ``gram.Gram`` stand on it.
 """
@@ -41,8 +41,9 @@ def densify(X, reason):
     need = X.shape[0] * X.shape[1] * X.dtype.itemsize
     if need > 2**26 and need > (free := available_memory()):
         raise ValueError(
-            f"{reason} needs dense samples, and {X.shape[0]} x {X.shape[1]} of them take {readable_size(need)} where "
-            f"{readable_size(free)} are available; use fewer rows at a time, or a dot-product or distance kernel"
+            f"{reason} needs dense samples, and {X.shape[0]} x {X.shape[1]} of them take "
+            f"{readable_size(need)} where {readable_size(free)} are available; use fewer rows at a time, or "
+            "a dot-product or distance kernel"
         )
     return X.toarray()
 
@@ -113,8 +114,8 @@ def _check_nonnegative(F, name):
     if F.size and F.min() < 0:
         i, j = np.unravel_index(int(np.argmin(F)), F.shape)
         raise ValueError(
-            f"ChiSquared needs nonnegative samples, but {name} has {F[i, j]} at row {i}, column {j}; shift the data, or "
-            "use Laplacian or RBF"
+            f"ChiSquared needs nonnegative samples, but {name} has {F[i, j]} at row {i}, column {j}; shift "
+            "the data, or use Laplacian or RBF"
         )
 
 
@@ -148,8 +149,8 @@ def check_range(program, X, values):
             continue
         if not np.isfinite(values).all():
             raise ValueError(
-                f"Fourier(degree={leaf.degree}) of {d} features reaches {size}^{d} at equal points, which leaves the "
-                f"range of {values.dtype}; use Fourier(...).normalize(), whose values lie in [-1, 1]"
+                f"Fourier(degree={leaf.degree}) of {d} features reaches {size}^{d} at equal points, which is "
+                f"out of the range of {values.dtype}; use Fourier(...).normalize(), which stays in [-1, 1]"
             )
 
 

@@ -3,8 +3,8 @@
 Place on the way: ``derivatives`` → **rows** → the composites that modulate, normalise and center.
 
 Each has ``value(X)`` → (n,); ``pullback(X, da)`` → ``(dX, dparams)``; ``pushforward(X, tX, tparams)`` → (n,);
-``second(X, tX, tparams, da, tda)``, the directional derivative of ``pullback``. ``dparams`` and ``tparams`` are dicts by
-path; None is zero in dX and tX.
+``second(X, tX, tparams, da, tda)``, the directional derivative of ``pullback``. ``dparams`` and
+``tparams`` are dicts by path; None is zero in dX and tX.
 """
 
 import numpy as np
@@ -102,8 +102,8 @@ class UserFunction(RowFunction):
     def _slopes(self, X):
         if self.gradient is None:
             raise ValueError(
-                f"modulate({_name(self.f)}) has no derivative; give it as modulate(f, gradient=…), where gradient(X) "
-                "is the (n, d) matrix of the gradients of f at the rows of X"
+                f"modulate({_name(self.f)}) has no derivative; give it as modulate(f, gradient=…), where "
+                "gradient(X) is the (n, d) matrix of the gradients of f at the rows of X"
             )
         x = self.columns.apply(X)
         return _checked(self.gradient, self.gradient(x), x.shape)
@@ -169,8 +169,8 @@ class InverseSqrtDiag(RowFunction):
         if not (diag >= 0).all():
             row = int(np.argmin(np.where(np.isnan(diag), -np.inf, diag)))
             raise ValueError(
-                f"normalize() needs k(x, x) >= 0, but it is {diag[row]} at row {row}: the kernel is not positive "
-                "semidefinite"
+                f"normalize() needs k(x, x) >= 0, but it is {diag[row]} at row {row}: the kernel is not "
+                "positive semidefinite"
             )
         return diag
 

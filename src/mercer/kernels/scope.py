@@ -1,4 +1,4 @@
-"""Where a node of an expression stands: the prefix of its hyperparameters' paths, and the columns that it reads.
+"""Where a node of an expression stands: its hyperparameters' prefix, and the columns that it reads.
 
 Place on the way: kernel expression → **scope** → ``program``.
 """
@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from .views import Chain, Columns, Identity, View
 
 __all__ = ["Scope"]
+
+_ALL = Identity()
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Scope:
 
     n_features: int | None = None
     prefix: str = ""
-    columns: View = Identity()
+    columns: View = _ALL
 
     @property
     def width(self):
@@ -46,8 +48,8 @@ class Scope:
         if isinstance(self.columns, Columns):
             if max(indices) >= len(self.columns.indices):
                 raise ValueError(
-                    f".on({list(indices)}) reads column {max(indices)} of the {len(self.columns.indices)} that an "
-                    "outer .on left"
+                    f".on({list(indices)}) reads column {max(indices)} of the {len(self.columns.indices)} "
+                    "that an outer .on left"
                 )
             indices = tuple(self.columns.indices[i] for i in indices)
         return replace(self, columns=Columns(tuple(indices)))

@@ -68,7 +68,8 @@ class RBF(_Stationary):
     def __init__(self, gamma=None, length_scale=None):
         if gamma is not None and length_scale is not None:
             raise ValueError(
-                f"RBF: give gamma or length_scale, not both (got gamma={gamma!r}, length_scale={length_scale!r})"
+                f"RBF: give gamma or length_scale, not both; got gamma={gamma!r} and "
+                f"length_scale={length_scale!r}"
             )
         if length_scale is None:
             gamma = 1.0 if gamma is None else gamma
@@ -131,14 +132,14 @@ class Laplacian(_Stationary):
 class Matern(_Stationary):
     """Matérn kernel of smoothness ν.
 
-    With q = √(2ν) r, r = ‖(x − z)/ℓ‖: 2^(1−ν)/Γ(ν) q^ν K_ν(q). In closed form e^(−q) for ν = ½, (1 + q)e^(−q) for 3/2,
-    (1 + q + q²/3)e^(−q) for 5/2; exp(−r²/2) for ν = ∞.
+    With q = √(2ν) r, r = ‖(x − z)/ℓ‖: 2^(1−ν)/Γ(ν) q^ν K_ν(q). In closed form e^(−q) for ν = ½, (1 +
+    q)e^(−q) for 3/2, (1 + q + q²/3)e^(−q) for 5/2; exp(−r²/2) for ν = ∞.
 
     Parameters
     ----------
     nu : float, default=1.5
-        ν > 0, or infinity. ν = ½, 3/2, 5/2 and ∞ run in the tile engine; any other goes through SciPy's Bessel
-        functions. There is no derivative in ν.
+        ν > 0, or infinity. ν = ½, 3/2, 5/2 and ∞ run in the tile engine; any other goes through SciPy's
+        Bessel functions. There is no derivative in ν.
     length_scale : float or array_like of shape (d,), default=1
         ℓ > 0, or one per feature.
 

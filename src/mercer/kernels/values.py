@@ -12,7 +12,7 @@ import numpy as np
 
 from .._arrays import plain
 
-__all__ = ["Value", "checked_count", "checked_scale"]
+__all__ = ["Value", "canonical", "checked_count", "checked_scale", "shown"]
 
 
 class Value:
@@ -44,7 +44,7 @@ class Value:
         return {name: getattr(self, name) for name in self._names}
 
     def _key(self):
-        return (type(self), *((name, _canonical(value)) for name, value in self._params().items()))
+        return (type(self), *((name, canonical(value)) for name, value in self._params().items()))
 
     def __eq__(self, other):
         if not isinstance(other, Value):
@@ -69,16 +69,16 @@ class Value:
         return self
 
     def __repr__(self):
-        shown = []
+        parts = []
         for name, value in self._params().items():
             if name in self._defaults:
                 default = self._defaults[name]
-                if value is default or _canonical(value) == _canonical(default):
+                if value is default or canonical(value) == canonical(default):
                     continue
-                shown.append(f"{name}={_shown(value)}")
+                parts.append(f"{name}={shown(value)}")
             else:
-                shown.append(_shown(value))
-        return f"{type(self).__name__}({', '.join(shown)})"
+                parts.append(shown(value))
+        return f"{type(self).__name__}({', '.join(parts)})"
 
 
 def _frozen(value):
@@ -91,7 +91,7 @@ def _frozen(value):
     return value
 
 
-def _canonical(value):
+def canonical(value):
     """What a parameter is compared and hashed by."""
     value = plain(value)
     if isinstance(value, Value):
@@ -102,12 +102,12 @@ def _canonical(value):
         except ValueError:
             array = None
         if array is not None and array.dtype.kind in "fiub":
-            array = np.ascontiguousarray(array, dtype=np.float64) + 0.0  # −0 is 0
+            array = np.asarray(array, dtype=np.float64) + 0.0  # −0 is 0
             return float(array) if array.ndim == 0 else ("array", array.shape, array.tobytes())
         if isinstance(value, np.ndarray):
-            return ("array", value.shape, tuple(map(_canonical, value.ravel().tolist())))
+            return ("array", value.shape, tuple(map(canonical, value.ravel().tolist())))
         if isinstance(value, tuple | list):
-            return ("sequence", tuple(map(_canonical, value)))
+            return ("sequence", tuple(map(canonical, value)))
     if hasattr(value, "tocoo"):
         entries = value.tocoo()
         return (
@@ -117,9 +117,9 @@ def _canonical(value):
             *(np.asarray(c).tobytes() for c in entries.coords),
         )
     if isinstance(value, set | frozenset):
-        return ("set", frozenset(map(_canonical, value)))
+        return ("set", frozenset(map(canonical, value)))
     if isinstance(value, dict):
-        return ("dict", frozenset((name, _canonical(item)) for name, item in value.items()))
+        return ("dict", frozenset((name, canonical(item)) for name, item in value.items()))
     try:
         hash(value)
     except TypeError:
@@ -127,7 +127,7 @@ def _canonical(value):
     return value
 
 
-def _shown(value):
+def shown(value):
     """A parameter as its constructor's argument; long arrays by their shape only."""
     value = plain(value)
     if isinstance(value, np.generic):
@@ -148,10 +148,10 @@ def _shown(value):
 def _shown_sequence(value):
     if len(value) > 64:
         return f"<sequence of length {len(value)}>"
-    return f"[{', '.join(map(_shown, value))}]"
+    return f"[{', '.join(map(shown, value))}]"
 
 
-def checked_scale(owner, name, value, *, zero=False, per_feature=False, rule="", array_names=None):
+def checked_scale(owner, name, value, *, zero=False, per_feature=False, rule=""):
     """Raise unless a hyperparameter is a finite positive number, or an array of such.
 
     Parameters
@@ -166,8 +166,6 @@ def checked_scale(owner, name, value, *, zero=False, per_feature=False, rule="",
         Whether one number per feature will do.
     rule : str
         The rule of construction that it would break.
-    array_names : str or None
-        What an array holds one number per.
     """
     number = plain(value)
     why = f"; {rule}" if rule else ""

@@ -7,8 +7,9 @@ Place on the way: kernel expression → **views** → ``program`` → ``_native`
 
 Each view has, besides ``apply``, the three maps that derivatives of any order up to two need:
 
-- ``pullback(X, dF)`` → ``(dX, dparams)``, the gradient of ⟨dF, F(X, θ)⟩, dparams a dict from path to gradient;
-- ``pushforward(X, tX, tparams)`` → the directional derivative of F; None stands for zero in tX and the result;
+- ``pullback(X, dF)`` → ``(dX, dparams)``, the gradient of ⟨dF, F(X, θ)⟩, dparams a dict from path to
+  gradient;
+- ``pushforward(X, tX, tparams)`` → the directional derivative of F; None is zero in tX and the result;
 - ``second(X, tX, tparams, dF, tdF)`` → the directional derivative of what ``pullback`` returns.
 """
 
@@ -33,8 +34,8 @@ class View:
     Attributes
     ----------
     rows, columns : View
-        What the two sides of a derivative run read. They are the view itself unless the leaf's derivative in a
-        hyperparameter needs the two sides to differ (`Metric`); then their leaf value is the same.
+        What the two sides of a derivative run read. They are the view itself unless the leaf's derivative
+        in a hyperparameter needs the two sides to differ (`Metric`); then their leaf value is the same.
     one_sided : bool
         Whether the hyperparameters act through ``rows`` alone, so that the row side's gradient is all of it.
     differentiable : bool
@@ -211,7 +212,7 @@ def _dots(a, b):
 
 @dataclass(frozen=True)
 class Wrap(View):
-    """Columns in periods, wrapped: u = fmod(x, p) / p, in (−1, 1); fmod is exact, so a large x loses nothing."""
+    """Columns in periods, u = fmod(x, p) / p in (−1, 1); fmod is exact, so a large x loses nothing."""
 
     period: object  # float, or a tuple with one per feature
     path: str
