@@ -317,8 +317,14 @@ def test_bytes_against_text_is_refused():
         Spectrum(2)(["AB"], [b"AB"])
     with pytest.raises(TypeError, match="alphabet is bytes"):
         Spectrum(2, 0, b"AB")(["AB"])
-    with pytest.raises(ValueError, match=r"'C' at place 1 of string 0.*alphabet"):
-        Spectrum(2, 0, "AB")(["AC"])
+    for k in (Spectrum(2, 0, "AB"), Spectrum(2, 0, b"AB")):
+        good, bad = ["AB", "AAC"], ["AB", "", "AC"]
+        if isinstance(k.alphabet, bytes):
+            good, bad = ([s.encode() for s in side] for side in (good[:1], bad))
+        with pytest.raises(ValueError, match=r"X\[2\] has b?'C' at place 1, .*alphabet b?'AB'"):
+            k(bad)
+        with pytest.raises(ValueError, match=r"Z\[2\] has b?'C' at place 1"):
+            k(good[:1], bad)
 
 
 @pytest.mark.parametrize(

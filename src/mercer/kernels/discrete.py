@@ -240,6 +240,14 @@ class Spectrum(_CountKernel):
                 f"{name} holds {type(samples[0]).__name__}, but the alphabet is "
                 f"{type(self.alphabet).__name__}; make them the same"
             )
+        if self.alphabet is not None and (unknown := set().union(*samples) - set(self.alphabet)):
+            i, j = next(
+                (i, j) for i, s in enumerate(samples) for j, letter in enumerate(s) if letter in unknown
+            )
+            raise ValueError(
+                f"{name}[{i}] has {samples[i][j : j + 1]!r} at place {j}, which is not in the alphabet "
+                f"{self.alphabet!r}; add it to the alphabet, or take it out of the string"
+            )
         return samples
 
 

@@ -101,7 +101,7 @@ def _letters(strings, alphabet):
         place = at - int(lengths[:i].sum())
         raise ValueError(
             f"the letter {strings[i][place : place + 1]!r} at place {place} of string {i} is not in the "
-            f"alphabet {alphabet!r}; drop it there, or add it here"
+            f"alphabet {alphabet!r}"
         )
     return letters, lengths, len(known)
 
