@@ -199,7 +199,7 @@ def test_unknown_names_are_refused():
         RBF().set_params(gama=1.0)
     with pytest.raises(ValueError, match="Invalid parameter 'k3'"):
         (RBF() + Linear()).set_params(k3__gamma=1.0)
-    with pytest.raises(ValueError, match="'gamma' of .* is no kernel"):
+    with pytest.raises(ValueError, match=r"'gamma' of .* is no kernel"):
         RBF().set_params(gamma__x=1.0)
 
 

@@ -1,4 +1,4 @@
-"""The plain interpreter of programs: leaves and operations against 50-digit values, derivatives by complex steps."""
+"""The plain interpreter of programs: leaves and operations against 50-digit values and differences."""
 
 from itertools import pairwise
 

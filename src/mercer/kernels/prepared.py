@@ -125,12 +125,14 @@ def diagonal(program, X, Z=None):
     out = np.empty(n)
     width = X.shape[1] if hasattr(X, "shape") and len(X.shape) > 1 else 1
     step = max(1, _CHUNK // max(width, 1))
+    # Of all rows at once: a precomputed matrix has its diagonal only as a whole.
+    whole = {c: program.leaves[c].view.diag(X, Z) for c in program.block_leaves}
     for start in range(0, n, step):
         rows = slice(start, start + step)
         x = take_rows(X, rows)
         z = None if Z is None else take_rows(Z, rows)
         left, right = sides(program, x, z)
-        blocks = {c: program.leaves[c].view.diag(x, z) for c in program.block_leaves}
+        blocks = {c: block[rows] for c, block in whole.items()}
         out[rows] = pairs.value(program, left, right, blocks)
     check_range(program, X, out)
     return out
