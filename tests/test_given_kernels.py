@@ -21,11 +21,12 @@ from mercer.kernels import (
     Linear,
     Matern,
     Polynomial,
+    Precomputed,
     RationalQuadratic,
     Sigmoid,
+    from_name,
 )
-from mercer.kernels.discrete import Precomputed
-from mercer.kernels.names import from_name, variance_of
+from mercer.kernels.names import variance_of
 
 F32, F64 = np.float32, np.float64
 

@@ -9,8 +9,17 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mercer.kernels import RBF, Linear, check_psd, embedding
-from mercer.kernels.discrete import Finite, FunctionKernel, Precomputed, SetIntersection, Spectrum
+from mercer.kernels import (
+    RBF,
+    Finite,
+    FunctionKernel,
+    Linear,
+    Precomputed,
+    SetIntersection,
+    Spectrum,
+    check_psd,
+    embedding,
+)
 
 RNG = np.random.default_rng(0)
 SETS = [{1, 2, 3}, frozenset({2, 3, 4}), set(), {"a", 2, None}, {1, 2, 3, 4, "a"}]

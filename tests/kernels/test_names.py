@@ -7,8 +7,17 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from mercer.kernels import RBF, ChiSquared, Cosine, Fourier, Laplacian, Linear, Polynomial, Sigmoid
-from mercer.kernels.discrete import Precomputed
+from mercer.kernels import (
+    RBF,
+    ChiSquared,
+    Cosine,
+    Fourier,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    Sigmoid,
+)
 from mercer.kernels.names import from_name, variance_of
 
 

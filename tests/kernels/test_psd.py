@@ -6,7 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from mercer.kernels import psd
+from mercer.kernels import (
+    RBF,
+    ChiSquared,
+    Cosine,
+    Fourier,
+    Laplacian,
+    Linear,
+    Matern,
+    Polynomial,
+    RationalQuadratic,
+    Spectrum,
+    psd,
+)
 
 EPS = np.finfo(np.float64).eps
 
@@ -152,3 +164,79 @@ def test_arguments_are_left_alone():
     before = K.copy()
     psd.check_psd(K), psd.embedding(K)
     assert np.array_equal(K, before)
+
+
+# ---------------------------------------------------------------- LN14: what the rules build is PSD
+
+LEAVES = [
+    Linear(),
+    Linear(metric=[[2.0, 1.0], [1.0, 0.5]]),
+    Polynomial(2, coef0=0.5),
+    Cosine(),
+    RBF(gamma=0.7),
+    RBF(length_scale=[0.5, 2.0]),
+    Laplacian(gamma=0.4),
+    Matern(nu=0.5, length_scale=0.8),
+    Matern(nu=2.5),
+    Matern(nu=0.9),
+    RationalQuadratic(length_scale=0.7, alpha=0.6),
+    ChiSquared(gamma=0.5),
+    Fourier(2, period=1.5),
+    Fourier(1, include_bias=False),
+    RBF(gamma=2.0).on(1),
+]
+REFERENCE = np.array([[0.1, 0.9], [0.5, 0.5], [0.8, 0.3]])
+
+
+def first_column(X):
+    """A function of each row, for rule 6."""
+    return X[:, 0] - 0.3
+
+
+def rules(k):
+    """What LN14's rules make of kernels."""
+    return st.one_of(
+        st.builds(lambda a, c: c * a, k, st.floats(0.0, 3.0)),
+        st.builds(lambda a, b: a + b, k, k),
+        st.builds(lambda a, b: a * b, k, k),
+        st.builds(lambda a, p: a.normalize() ** p, k, st.integers(1, 4)),
+        st.builds(
+            lambda a, c: a.normalize().polynomial(c), k, st.lists(st.floats(0, 2), min_size=1, max_size=4)
+        ),
+        st.builds(lambda a: a.modulate(first_column), k),
+        st.builds(lambda a: a.normalize().exp(), k),
+        st.builds(lambda a: a.normalize(), k),
+        st.builds(lambda a: a.center(REFERENCE), k),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.recursive(st.sampled_from(LEAVES), rules, max_leaves=5),
+    st.integers(1, 12),
+    st.integers(0, 2**32 - 1),
+    st.booleans(),
+)
+def test_every_composition_is_psd(k, n, seed, doubled):
+    X = np.random.default_rng(seed).random((n, 2))
+    X = np.concatenate([X, X]) if doubled else X
+    K = k(X)
+    assert k.is_psd
+    assert np.array_equal(K, K.T)
+    # Centring and modulation leave less than what they started from, and with it that one's rounding: hence
+    # an absolute part, for leaves whose values reach 25.
+    assert psd.check_psd(K, tolerance=1e-10 * max(1.0, np.abs(K).max()) * len(K))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.text("ab", max_size=6), min_size=1, max_size=8), st.integers(1, 3), st.integers(0, 2))
+def test_compositions_of_string_kernels_are_psd(X, k, m):
+    spectrum = Spectrum(k, m, "ab")
+    for kernel in (
+        spectrum,
+        spectrum.normalize(),
+        spectrum.normalize().exp() + 2 * spectrum**2,
+        spectrum.center(X),
+    ):
+        K = kernel(X)
+        assert psd.check_psd(K, tolerance=1e-10 * max(1.0, np.abs(K).max()))
