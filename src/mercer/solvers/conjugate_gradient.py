@@ -110,6 +110,7 @@ def conjugate_gradient(apply, B, precondition, *, target, max_iter, constraint=N
         # A direction without curvature: rounding has used up this column's residual.
         step = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
         X[:, columns] += step * P
+        old = R.copy()
         R -= step * Q
         Z = conditioned(R, columns)
         residual[columns] = np.linalg.norm(R, axis=0)
@@ -121,7 +122,9 @@ def conjugate_gradient(apply, B, precondition, *, target, max_iter, constraint=N
         elif not np.isfinite(worst) or (patience is not None and n_iter - best_at >= patience):
             break
         before, rho = rho, np.einsum("ij,ij->j", R, Z)
-        P = Z + np.divide(rho, before, out=np.zeros_like(rho), where=before > 0) * P
+        # Polak and Ribière's form: rounding in a float32 preconditioner does not spoil the directions.
+        change = rho - np.einsum("ij,ij->j", old, Z)
+        P = Z + np.divide(change, before, out=np.zeros_like(rho), where=before > 0) * P
         going = (residual[columns] > target[columns]) & (curvature > 0) & (rho > 0)
         if not going.all():
             columns, R, P, rho = columns[going], R[:, going], P[:, going], rho[going]

@@ -12,8 +12,11 @@ from scipy.linalg import blas, lapack
 __all__ = ["LowRank", "Woodbury", "pivoted_cholesky"]
 
 _BLOCK = 128
-#: Multiply-adds that one entry of a lazy Gram product counts for, against those of matrix products.
-ENTRY_COST = 40
+#: Multiply-adds that one entry of a lazy float32 Gram product counts for, against those of matrix products.
+ENTRY_COST = 16
+#: Up to this trace over alpha the factor is kept in float32: the preconditioner's smallest values, alpha over the
+#: largest eigenvalue of K, then still stand out of rounding.
+_SINGLE_UP_TO = 2e6
 
 
 @dataclass
@@ -57,7 +60,7 @@ def _enough(history, n, alpha):
     """Whether a larger rank would cost more than the steps of conjugate gradients that it saves.
 
     Steps fall like the square root of the trace left over alpha (a factor 0.3 was measured on kin40k for alpha from
-    1 to 1e-3); a rank r costs about 2 n r² multiply-adds, a step ENTRY_COST n².
+    1 to 1e-3); a rank r costs about 1.5 n r² multiply-adds (F and F Fᵀ), a step ENTRY_COST n².
     """
     rank, left = history[-1]
     steps = 0.3 * np.sqrt(left / alpha) if alpha > 0 else np.inf
@@ -67,7 +70,7 @@ def _enough(history, n, alpha):
     if earlier is None or not np.isfinite(steps):
         return False
     slope = 0.5 * np.log(max(earlier[1], left * 1.0000001) / left) / np.log(rank / earlier[0])
-    return 4 * rank**2 > ENTRY_COST * n * steps * slope
+    return 3 * rank**2 > ENTRY_COST * n * steps * slope
 
 
 def pivoted_cholesky(diagonal, rows, max_rank, *, rng, alpha=0.0, rtol=1e-12, block=_BLOCK):
@@ -102,7 +105,8 @@ def pivoted_cholesky(diagonal, rows, max_rank, *, rng, alpha=0.0, rtol=1e-12, bl
     n = len(diagonal)
     left = np.maximum(np.asarray(diagonal, dtype=np.float64), 0).copy()
     total = left.sum()
-    F = np.empty((max_rank, n))  # memory that is not reached is never touched
+    single = alpha > 0 and total <= _SINGLE_UP_TO * alpha
+    F = np.empty((max_rank, n), np.float32 if single else np.float64)  # memory that is not reached is never touched
     pivots, rank, history = [], 0, []
     while rank < max_rank and left.sum() > rtol * total:
         cumulative = np.cumsum(left)
@@ -111,7 +115,7 @@ def pivoted_cholesky(diagonal, rows, max_rank, *, rng, alpha=0.0, rtol=1e-12, bl
         index = index[np.sort(np.unique(index, return_index=True)[1])]  # in the order drawn, each once
         part = F[:rank, index]
         block_rows = rows(index)
-        H = block_rows[:, index] - part.T @ part
+        H = block_rows[:, index] - part.T.astype(np.float64) @ part
         chosen = _accept(0.5 * (H + H.T), left[index], _Uniform(rng))[: max_rank - rank]
         if not chosen.size:
             if left[index].max() <= rtol * total:
@@ -125,9 +129,12 @@ def pivoted_cholesky(diagonal, rows, max_rank, *, rng, alpha=0.0, rtol=1e-12, bl
             L = L[: info - 1, : info - 1]
             if not chosen.size:
                 continue
-        new = block_rows[chosen] - part[:, chosen].T @ F[:rank]
-        new = blas.dtrsm(1.0, L, np.asfortranarray(new), lower=1, overwrite_b=1)
-        F[rank : rank + len(chosen)] = new
+        new = F[rank : rank + len(chosen)]
+        np.matmul(-part[:, chosen].T, F[:rank], out=new)
+        new += block_rows[chosen]
+        # new <- L⁻¹ new where it is: its transpose is in Fortran order.
+        trsm = blas.strsm if single else blas.dtrsm
+        trsm(1.0, L.astype(F.dtype), new.T, side=1, lower=1, trans_a=1, overwrite_b=1)
         left -= np.einsum("ij,ij->j", new, new)
         np.maximum(left, 0, out=left)
         left[index[chosen]] = 0.0
@@ -163,16 +170,16 @@ class Woodbury:
     def __init__(self, low_rank, alphas):
         F = low_rank.F
         self.F, n = F, F.shape[1]
-        inner = F @ F.T
+        inner = (F @ F.T).astype(np.float64)
         scale = float(np.trace(inner))
-        least = max(low_rank.trace / n, np.finfo(np.float64).eps * scale, np.finfo(np.float64).tiny)
+        least = max(low_rank.trace / n, np.finfo(F.dtype).eps * scale, np.finfo(np.float64).tiny)
         alphas = np.where(alphas > 0, alphas, least)
         self.values, self.which = np.unique(alphas, return_inverse=True)
         self.factors = []
         for value in self.values:
             A = np.array(inner, order="F")
             # Rounding in F Fᵀ may exceed a tiny alpha; a slightly larger one is as good a preconditioner.
-            for extra in (0.0, 1e-14, 1e-12, 1e-9):
+            for extra in (0.0, 1e-14, 1e-12, 1e-9, 1e-6):
                 A.flat[:: len(A) + 1] = inner.diagonal() + value + extra * scale
                 L, info = lapack.dpotrf(A, lower=1, clean=0)
                 if info == 0:
@@ -181,11 +188,14 @@ class Woodbury:
 
     def __call__(self, V, columns):
         """Apply to the right-hand sides of these columns."""
-        out = np.empty_like(V)
-        inner = self.F @ V
+        F, out = self.F, np.empty_like(V)
+        scale = np.abs(V).max(axis=0) if F.dtype == np.float32 else np.ones(V.shape[1])
+        scale[scale == 0] = 1.0  # residuals shrink below what float32 can hold
+        inner = (F @ (V / scale).astype(F.dtype, copy=False)).astype(np.float64)
         which = self.which[columns]
         for k in np.unique(which):
             mine = which == k
-            solved = lapack.dpotrs(self.factors[k], inner[:, mine], lower=1)[0] if len(self.F) else inner[:, mine]
-            out[:, mine] = (V[:, mine] - self.F.T @ solved) / self.values[k]
+            solved = lapack.dpotrs(self.factors[k], inner[:, mine], lower=1)[0] if len(F) else inner[:, mine]
+            removed = F.T @ solved.astype(F.dtype, copy=False)
+            out[:, mine] = (V[:, mine] - scale[mine] * removed) / self.values[k]
         return out
