@@ -10,14 +10,15 @@ DPI = 160
 
 def similarity(folder):
     """MLR7's figure 7.2: what three kernels call similar to the point [0.5, 0.5]."""
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     kernels = {
         "Polynomial, $D = 2$": Polynomial(2, include_bias=False),
         "Fourier, $D = 3$": Fourier(3, include_bias=False),
         r"RBF, $\beta = 10$": RBF(gamma=10.0),
     }
-    figure, panels = plt.subplots(1, 3, figsize=(12, 4.2), subplot_kw={"projection": "3d"})
+    figure = Figure(figsize=(12, 4.2))
+    panels = figure.subplots(1, 3, subplot_kw={"projection": "3d"})
     figure.subplots_adjust(left=0.0, right=0.95, bottom=0.04, top=0.93, wspace=0.16)
     for panel, (name, kernel) in zip(panels, kernels.items(), strict=True):
         KernelSurfaceDisplay.from_kernel(kernel, name=name, ax=panel)
@@ -26,11 +27,11 @@ def similarity(folder):
 
 def errors(data, alphas, paths, folder):
     """One panel a kernel with its error against α, and a last one with the lowest test error of each."""
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    figure, panels = plt.subplots(2, 3, figsize=(12, 6.8), layout="constrained", sharey=True)
-    *panels, last = panels.flat
+    figure = Figure(figsize=(12, 6.8), layout="constrained")
+    *panels, last = figure.subplots(2, 3, sharey=True).flat
     for i, (panel, (name, path)) in enumerate(zip(panels, paths.items(), strict=True)):
         display = ErrorPathDisplay.from_errors(
             alphas, path.train, path.test, name=name, error_name=data.error_name, ax=panel
@@ -58,7 +59,7 @@ def _best(panel, data, paths, display):
         xerr=[errors.std() for errors in best],
         linestyle="none",
         marker="*",
-        markersize=11,
+        markersize=9,
         capsize=3,
         color="#222222",
         ecolor=display.test_line_.get_color(),
@@ -66,7 +67,7 @@ def _best(panel, data, paths, display):
     panel.set_yticks([])
     panel.set_ylim(len(best) - 0.5, -0.6)
     for row, name in enumerate(paths):
-        panel.text(0.02, row - 0.2, name, transform=panel.get_yaxis_transform(), fontsize="small")
+        panel.text(0.02, row - 0.25, name, transform=panel.get_yaxis_transform(), fontsize="small")
     panel.set_xlim(left=0)
     panel.set_xlabel(data.error_name)
     panel.set_title("lowest mean test error")
@@ -76,8 +77,5 @@ def _best(panel, data, paths, display):
 
 
 def _save(figure, path):
-    import matplotlib.pyplot as plt
-
     figure.savefig(path, dpi=DPI)
-    plt.close(figure)
     return path

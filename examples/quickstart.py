@@ -125,34 +125,24 @@ path    the whole cross-validation, {n_alphas} values of α × {n_folds} folds
 mercer, scikit-learn  one fit and two predictions (training and test part) at the best α, median of the folds
 †       scikit-learn lacks this kernel: NumPy computes its matrix
 The predictions of the two packages differ by at most {gap:.0e} of the largest."""
-HEAD = (
-    "data set",
-    "kernel",
-    "best α",
-    "training error",
-    "test error",
-    "path",
-    "mercer",
-    "scikit-learn",
-    "ratio",
-)
-WIDTHS = (13, 23, 7, 15, 15, 7, 8, 12, 6)
+HEAD = ("kernel", "best α", "training error", "test error", "path", "mercer", "scikit-learn", "ratio")
+WIDTHS = (25, 7, 15, 15, 8, 9, 13, 6)
 
 
 def line(cells):
     """One line of the table: names to the left, numbers to the right."""
-    return "  ".join(
-        f"{c:<{w}}" if i < 2 else f"{c:>{w}}" for i, (c, w) in enumerate(zip(cells, WIDTHS, strict=True))
-    )
+    name, *numbers = (f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True))
+    return "  ".join([f"{name.strip():<{WIDTHS[0]}}", *numbers])
 
 
-def row(data, model, path, own, peer):
-    """The table's row of one kernel on one data set."""
+def row(model, path, own, peer):
+    """The table's row of one kernel."""
     best = path.train[path.best], path.test[path.best]
     spread = [f"{errors.mean():.4f} ± {errors.std():.4f}" for errors in best]
-    cells = [data.name[: WIDTHS[0]], model.name, f"{ALPHAS[path.best]:.3g}", *spread, f"{path.seconds:.2f} s"]
+    alpha = np.format_float_positional(ALPHAS[path.best], precision=3, fractional=False, trim="-")
     mark = "†" if model.own_gram else " "
-    return line([*cells, f"{1e3 * own:.1f} ms", f"{1e3 * peer:.1f} ms{mark}", f"{peer / own:.1f}×"])
+    times = [f"{path.seconds:.2f} s", f"{1e3 * own:.1f} ms", f"{1e3 * peer:.1f} ms{mark}"]
+    return line([model.name, alpha, *spread, *times, f"{peer / own:.1f}×"])
 
 
 class Progress:
@@ -193,22 +183,21 @@ class Progress:
 
 def run(data_sets):
     """Cross-validate each kernel on each data set, print the table; the paths by data set and kernel."""
-    todo = []
-    for data in data_sets:
-        folds = data.folds(N_FOLDS)
-        todo += [(data, folds, model) for model in models(folds[0].X_train.shape[1])]
-    progress = Progress(len(todo) * N_FOLDS * (len(ALPHAS) + 1))
-    paths = {data.name: {} for data in data_sets}
-    gaps = []
+    work = [(data, data.folds(N_FOLDS)) for data in data_sets]
+    todo = [(data, folds, models(folds[0].X_train.shape[1])) for data, folds in work]
+    progress = Progress(sum(len(kernels) for *_, kernels in todo) * N_FOLDS * (len(ALPHAS) + 1))
+    paths, gaps = {}, []
     progress.write(line(HEAD))
-    progress.write("  ".join("─" * width for width in WIDTHS))
-    for data, folds, model in todo:
-        progress.doing(f"{data.name}, {model.name}")
-        path = cross_validate(model, data, folds, progress.tick)
-        own, peer, gap = side_by_side(model, ALPHAS[path.best], folds, progress.tick)
-        paths[data.name][model.name] = path
-        gaps.append(gap)
-        progress.write(row(data, model, path, own, peer))
+    for data, folds, kernels in todo:
+        progress.write(f"── {data.name}: {data.describe()} ".ljust(sum(WIDTHS) + 2 * len(WIDTHS) - 2, "─"))
+        paths[data.name] = {}
+        for model in kernels:
+            progress.doing(f"{data.name}, {model.name}")
+            path = cross_validate(model, data, folds, progress.tick)
+            own, peer, gap = side_by_side(model, ALPHAS[path.best], folds, progress.tick)
+            paths[data.name][model.name] = path
+            gaps.append(gap)
+            progress.write(row(model, path, own, peer))
     progress.close()
     print(NOTES.format(n_folds=N_FOLDS, n_alphas=len(ALPHAS), gap=max(gaps)))
     return paths
@@ -252,9 +241,6 @@ def main(argv=None):
         given.output.mkdir(parents=True, exist_ok=True)
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    for data in data_sets:
-        print(f"{data.name}: {data.describe()}")
-    print()
     start = time.perf_counter()
     paths = run(data_sets)
     try:

@@ -3,19 +3,20 @@
     python -m bench.peers.gram [--quick] [--repeats N]
 
 All matrices are made anew by each call, which pays for the memory; mercer gets the symmetric call k(X).
-"of GEMM" is the rate at which the scalar products of the pairs are made (of half of the pairs, where the matrix
-is symmetric) over that of NumPy's matrix product; "of copy" is the rate at which the result is written over
-that of a copy.
+"of GEMM" is the rate at which the scalar products of the pairs are made (of half of the pairs, where the
+matrix is symmetric) over that of NumPy's matrix product; "of copy" is the rate at which the result is written
+over that of a copy.
 """
 
 import argparse
 
 import numpy as np
-from bench.peers import _timing
 from sklearn.metrics.pairwise import rbf_kernel
 
 from mercer import show_versions
 from mercer.kernels import RBF, Fourier, Polynomial
+
+from . import _timing
 
 
 def numpy_rbf(X, gamma, Z=None):

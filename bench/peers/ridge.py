@@ -3,8 +3,8 @@
     python -m bench.peers.ridge [--quick] [--repeats N]
 
 Both packages fit the same machine without an intercept: RBF, γ = 1/d, standardised inputs and target.
-"Cholesky" is the time of SciPy's factorisation of the same matrix alone, over that of mercer's whole fit; "gap"
-is the largest difference of the predictions on held-out rows, relative to the largest prediction.
+"Cholesky" is the time of SciPy's factorisation of the same matrix alone, over that of mercer's whole fit;
+"gap" is the largest difference of the predictions on held-out rows, relative to the largest prediction.
 """
 
 import argparse
@@ -12,11 +12,12 @@ from functools import partial
 
 import numpy as np
 import scipy.linalg
-from bench.peers import _data, _timing
 from sklearn.kernel_ridge import KernelRidge as ScikitRidge
 
 from mercer import KernelRidge, show_versions
 from mercer.kernels import RBF
+
+from . import _data, _timing
 
 ALPHA = 1e-2
 SETS = {"cpusmall": None, "kin8nm": None, "elevators": None, "cadata": 10000}  # name -> training rows
@@ -111,7 +112,8 @@ def large(n, repeats):
     _timing.table(["", "fit, s", "peak RSS, GB", "test MSE", "target", "ratio"], rows)
     print(
         f"mercer: {own['iterations']} products, residual {own['residual']:.1e} "
-        f"(recomputed {own['recomputed']:.1e}); predictions differ by {gap:.0e} of the largest; target for its memory: under 1.5 GB"
+        f"(recomputed {own['recomputed']:.1e}); predictions differ by {gap:.0e} of the largest; "
+        f"target for its memory: under 1.5 GB"
     )
 
 

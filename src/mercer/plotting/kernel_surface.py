@@ -180,8 +180,11 @@ class KernelSurfaceDisplay:
         ax.set_zlim(floor, low + 1.02 * height)
         # The space below the surface is the floor's, not a range of values.
         ax.set_zticks([tick for tick in ax.get_zticks() if -0.03 * height <= tick - low <= 1.02 * height])
+        # Few and short labels: the two axes' meet at the front corner.
         ax.locator_params("x", nbins=3)
         ax.locator_params("y", nbins=3)
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_major_formatter("{x:g}")
         ax.set_zlabel("$k(x, c)$", labelpad=2)
         ax.tick_params(pad=0, labelsize="small")
         ax.view_init(elev=28, azim=-58)
