@@ -2,6 +2,21 @@
  *
  * One source, compiled once per instruction set: the vector width follows the flags of the translation unit
  * (SSE2 or any other architecture: 16 bytes; AVX2 + FMA: 32; AVX-512 F, DQ, VL: 64). Needs GCC or Clang.
+ *
+ * Largest errors found, in ulp (float32: a ninth of all arguments; float64: 10^7 or more per function, dense where
+ * the error peaks; against wider types; a test asserts 2), and ns per element (Zen 4, 2.6 GHz nominal, one thread,
+ * in cache):
+ *                      float64                                   float32
+ *            16 bytes    32 bytes    64 bytes        16 bytes    32 bytes    64 bytes
+ *   exp      1.19 3.34   0.92 0.89   1.39 0.42       1.17 1.01   0.89 0.30   1.00 0.14
+ *   log      0.85 3.31   0.76 1.05   0.76 0.72       0.84 0.94   0.76 0.36   0.76 0.27
+ *   log1p    1.40 4.06   1.34 1.28   1.34 0.81       1.39 1.23   1.33 0.48   1.34 0.32
+ *   sin, cos 1.52 3.95   1.51 0.99   1.50 0.82       1.54 1.84   1.55 0.35   1.55 0.30
+ *   sinpi    1.62 3.31   1.38 1.02   1.37 0.85       1.64 1.08   1.44 0.35   1.44 0.32
+ *   tanh     1.36 6.64   1.39 1.90   1.64 0.99       1.35 2.08   1.37 0.69   1.37 0.38
+ *
+ * exp(0) = cos(0) = 1 and log(1) = log1p(0) = sin(0) = tanh(0) = 0 exactly; sinpi is exact at multiples of 1/2. NaN
+ * gives NaN; overflow, denormals, +-inf and what is outside a domain give what libm gives.
  */
 #ifndef MERCER_SIMD_MATH_H
 #define MERCER_SIMD_MATH_H
@@ -16,13 +31,13 @@
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define MERCER_VB 64
-#define MERCER_SIMD_PICK(sse, avx, avx512) avx512
+#define MERCER_PICK(sse, avx, avx512) avx512
 #elif defined(__AVX2__) && defined(__FMA__)
 #define MERCER_VB 32
-#define MERCER_SIMD_PICK(sse, avx, avx512) avx
+#define MERCER_PICK(sse, avx, avx512) avx
 #else
 #define MERCER_VB 16
-#define MERCER_SIMD_PICK(sse, avx, avx512) sse
+#define MERCER_PICK(sse, avx, avx512) sse
 #endif
 #define MERCER_VL64 (MERCER_VB / 8)
 #define MERCER_VL32 (MERCER_VB / 4)
@@ -69,12 +84,12 @@ MERCER_INLINE vf32 select_f32(vi32 mask, vf32 a, vf32 b) { return (vf32)((mask &
 
 /* a < b ? a : b, so that a NaN in b (the second argument) goes through, and one in a does not */
 #if defined(__SSE2__)
-MERCER_INLINE vf64 min_f64(vf64 a, vf64 b) { return MERCER_SIMD_PICK(_mm_min_pd, _mm256_min_pd, _mm512_min_pd)(a, b); }
-MERCER_INLINE vf64 max_f64(vf64 a, vf64 b) { return MERCER_SIMD_PICK(_mm_max_pd, _mm256_max_pd, _mm512_max_pd)(a, b); }
-MERCER_INLINE vf32 min_f32(vf32 a, vf32 b) { return MERCER_SIMD_PICK(_mm_min_ps, _mm256_min_ps, _mm512_min_ps)(a, b); }
-MERCER_INLINE vf32 max_f32(vf32 a, vf32 b) { return MERCER_SIMD_PICK(_mm_max_ps, _mm256_max_ps, _mm512_max_ps)(a, b); }
-MERCER_INLINE vf64 sqrt_f64(vf64 a) { return MERCER_SIMD_PICK(_mm_sqrt_pd, _mm256_sqrt_pd, _mm512_sqrt_pd)(a); }
-MERCER_INLINE vf32 sqrt_f32(vf32 a) { return MERCER_SIMD_PICK(_mm_sqrt_ps, _mm256_sqrt_ps, _mm512_sqrt_ps)(a); }
+MERCER_INLINE vf64 min_f64(vf64 a, vf64 b) { return MERCER_PICK(_mm_min_pd, _mm256_min_pd, _mm512_min_pd)(a, b); }
+MERCER_INLINE vf64 max_f64(vf64 a, vf64 b) { return MERCER_PICK(_mm_max_pd, _mm256_max_pd, _mm512_max_pd)(a, b); }
+MERCER_INLINE vf32 min_f32(vf32 a, vf32 b) { return MERCER_PICK(_mm_min_ps, _mm256_min_ps, _mm512_min_ps)(a, b); }
+MERCER_INLINE vf32 max_f32(vf32 a, vf32 b) { return MERCER_PICK(_mm_max_ps, _mm256_max_ps, _mm512_max_ps)(a, b); }
+MERCER_INLINE vf64 sqrt_f64(vf64 a) { return MERCER_PICK(_mm_sqrt_pd, _mm256_sqrt_pd, _mm512_sqrt_pd)(a); }
+MERCER_INLINE vf32 sqrt_f32(vf32 a) { return MERCER_PICK(_mm_sqrt_ps, _mm256_sqrt_ps, _mm512_sqrt_ps)(a); }
 #else
 MERCER_INLINE vf64 min_f64(vf64 a, vf64 b) { return select_f64(a < b, a, b); }
 MERCER_INLINE vf64 max_f64(vf64 a, vf64 b) { return select_f64(a > b, a, b); }
@@ -101,8 +116,8 @@ MERCER_INLINE vf32 copysign_f32(vf32 a, vf32 s) { return (vf32)(((vi32)a & INT32
 /* a*b + c in one rounding where the machine has it, in two elsewhere. Contraction makes it of a*b + c, too, unless
  * a*b is at hand already. */
 #if MERCER_VB > 16
-MERCER_INLINE vf64 fma_f64(vf64 a, vf64 b, vf64 c) { return MERCER_SIMD_PICK(, _mm256_fmadd_pd, _mm512_fmadd_pd)(a, b, c); }
-MERCER_INLINE vf32 fma_f32(vf32 a, vf32 b, vf32 c) { return MERCER_SIMD_PICK(, _mm256_fmadd_ps, _mm512_fmadd_ps)(a, b, c); }
+MERCER_INLINE vf64 fma_f64(vf64 a, vf64 b, vf64 c) { return MERCER_PICK(, _mm256_fmadd_pd, _mm512_fmadd_pd)(a, b, c); }
+MERCER_INLINE vf32 fma_f32(vf32 a, vf32 b, vf32 c) { return MERCER_PICK(, _mm256_fmadd_ps, _mm512_fmadd_ps)(a, b, c); }
 #else
 MERCER_INLINE vf64 fma_f64(vf64 a, vf64 b, vf64 c) { return a * b + c; }
 MERCER_INLINE vf32 fma_f32(vf32 a, vf32 b, vf32 c) { return a * b + c; }
@@ -110,8 +125,8 @@ MERCER_INLINE vf32 fma_f32(vf32 a, vf32 b, vf32 c) { return a * b + c; }
 
 /* to the nearest integer, ties to even */
 #if MERCER_VB > 16
-MERCER_INLINE vf64 rint_f64(vf64 a) { return MERCER_SIMD_PICK(, _mm256_round_pd, _mm512_roundscale_pd)(a, 8); }
-MERCER_INLINE vf32 rint_f32(vf32 a) { return MERCER_SIMD_PICK(, _mm256_round_ps, _mm512_roundscale_ps)(a, 8); }
+MERCER_INLINE vf64 rint_f64(vf64 a) { return MERCER_PICK(, _mm256_round_pd, _mm512_roundscale_pd)(a, 8); }
+MERCER_INLINE vf32 rint_f32(vf32 a) { return MERCER_PICK(, _mm256_round_ps, _mm512_roundscale_ps)(a, 8); }
 #else
 MERCER_INLINE vf64 rint_f64(vf64 a)
 {
@@ -155,8 +170,8 @@ MERCER_INLINE int any_f32(vi32 mask) { return any_f64((vi64)mask); }
  * x = n ln 2 + r, |r| <= ln 2 / 2 (n * LN2_HI is exact), e^x = 2^n (1 + r + r^2 q(r)), q minimax. The clamp keeps
  * n in range: at its ends the result is inf or 0. Scaling by 2^n goes in two steps, of which only the last one
  * can round, so that denormal results are right. With AVX-512 n is a multiple of 1/8 (1/16 in float32), its
- * fraction picks a power of two from a table that fits a register, and q has fewer terms: 0.37 ns instead of
- * 0.53 ns (float32: 0.15, 0.17).
+ * fraction picks a power of two from a table that fits a register, and q has fewer terms: 0.42 ns instead of
+ * 0.53 ns (float32: 0.14, 0.17).
  */
 #define MERCER_LOG2E 0x1.71547652b82fep0
 #define MERCER_LN2_HI_64 0x1.62e42feep-1
@@ -186,8 +201,9 @@ MERCER_INLINE vf64 exp_clamped_f64(vf64 x, double sign)
 MERCER_INLINE vf32 exp_clamped_f32(vf32 x, float sign)
 {
     static const float table[16] = {  /* 2^(i/16) */
-        1.0f, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fe0p0f, 0x1.3dea64p0f, 0x1.4bfdaep0f, 0x1.5ab07ep0f,
-        0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f, 0x1.ae89fap0f, 0x1.c199bep0f, 0x1.d5818ep0f, 0x1.ea4afap0f,
+        1.0f, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fe0p0f, 0x1.3dea64p0f,
+        0x1.4bfdaep0f, 0x1.5ab07ep0f, 0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f,
+        0x1.ae89fap0f, 0x1.c199bep0f, 0x1.d5818ep0f, 0x1.ea4afap0f,
     };
     vf32 t = x * (sign * (float)MERCER_LOG2E) + MERCER_ROUND_32 / 16, n = t - MERCER_ROUND_32 / 16;
     vf32 r = sign * x - n * MERCER_LN2_HI_32 - n * MERCER_LN2_LO_32;
@@ -271,9 +287,9 @@ MERCER_INLINE vf32 expneg_f32(vf32 x)
 
 /* ---- log, log1p ----
  *
- * u = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); s = f / (2 + f), log(1 + f) = 2 artanh s = f - f^2/2 + s (f^2/2 + R),
- * R = s^2 times a minimax polynomial in s^2. k LN2_HI is exact. What is not a positive normal number (log) or not
- * above -1 and finite (log1p) goes to libm.
+ * u = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); s = f / (2 + f),
+ * log(1 + f) = 2 artanh s = f - f^2/2 + s (f^2/2 + R), R = s^2 times a minimax polynomial in s^2. k LN2_HI is exact.
+ * What is not a positive normal number (log), or not above -1 or close to overflow (log1p), goes to libm.
  */
 MERCER_RARE(log, log(x[i]), logf(x[i]))
 MERCER_RARE(log1p, log1p(x[i]), log1pf(x[i]))
@@ -392,7 +408,8 @@ MERCER_INLINE vf32 reduce_f32(vf32 x, vi32 *quadrant)
         vf64 n = t[i] - MERCER_ROUND_64;
         v[i] = v[i] - n * 0x1.921fb544p0 - n * 0x1.0b4611a626331p-34;
     }
-    *quadrant = (vi32){(int32_t)((vi64)t[0])[0], (int32_t)((vi64)t[0])[1], (int32_t)((vi64)t[1])[0], (int32_t)((vi64)t[1])[1]};
+    const vi64 low = (vi64)t[0], high = (vi64)t[1];
+    *quadrant = (vi32){(int32_t)low[0], (int32_t)low[1], (int32_t)high[0], (int32_t)high[1]};
     return (vf32){(float)v[0][0], (float)v[0][1], (float)v[1][0], (float)v[1][1]};
 #endif
 }
