@@ -512,6 +512,28 @@ class TestG30Scales:
         assert not dX.any()
         assert all(np.all(value == 0) for value in dparams.values())
 
+    @pytest.mark.parametrize(
+        "k",
+        [
+            RBF(gamma=1e300),
+            RBF(length_scale=1e-60),
+            Matern(nu=0.5, length_scale=1e-60),
+            Matern(nu=1.5, length_scale=1e-60),
+            Matern(nu=2.5, length_scale=1e-60),
+            Laplacian(gamma=1e60),
+        ],
+        ids=repr,
+    )
+    def test_hyperparameters_beyond_the_range_of_float32(self, k):
+        X = np.array([[0.0], [1.0], [0.0]], F32)
+        expected = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]], F32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert np.array_equal(k(X), expected)
+            assert np.array_equal(k(X, X[:2]), expected[:, :2])
+            assert np.array_equal(k.gram(X) @ np.eye(3), expected)
+            assert not k.pullback(X, None, np.ones((3, 3)))[0].any()
+
     def test_float32_at_its_ends(self):
         X = np.array([[0.0], [1e-30]], F32)
         assert RBF(length_scale=1e-30)(X)[0, 1] == pytest.approx(0.6065306597126334, rel=1e-6)

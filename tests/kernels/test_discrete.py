@@ -389,6 +389,10 @@ def test_finite_column_among_numbers():
     np.testing.assert_allclose(k(X), expected, rtol=1e-14)
     np.testing.assert_allclose(k(X, X[:2]), expected[:, :2], rtol=1e-14)
     np.testing.assert_allclose(k.diag(X), np.diag(expected), rtol=1e-14)
+    assert np.array_equal(Finite(MATRIX).on(0)(X), MATRIX[np.ix_(ix, ix)])
+    for kernel in (Finite(MATRIX), 2 * Finite(MATRIX)):
+        with pytest.raises(ValueError, match=r"reads one column of labels.*X has 3.*\.on"):
+            kernel(X)
     with pytest.raises(ValueError, match=r"reads one column of labels.*\.on"):
         (Finite(MATRIX) * RBF())(X)
 
@@ -544,6 +548,12 @@ def test_precomputed_pullback_is_the_cotangent():
 def test_precomputed_errors(arguments, match):
     with pytest.raises(ValueError, match=match):
         Precomputed()(*arguments)
+
+
+def test_precomputed_rows_do_not_know_their_diagonal():
+    for call in (lambda k: k.diag(MATRIX[:2]), lambda k: k.normalize()(MATRIX[:2], MATRIX)):
+        with pytest.raises(ValueError, match=r"shape \(2, 3\) has no k\(x, x\).*normalise"):
+            call(Precomputed())
 
 
 # ---------------------------------------------------------------- functions

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from .._arrays import available_memory, plain, readable_size
+from .._arrays import available_memory, check_samples, plain, readable_size
 from .blocks import BlockKernel, BlockSource, EncodedKernel
 from .kmers import count_kmers, indicators
 from .precomputed import FunctionKernel, Precomputed
@@ -314,7 +314,9 @@ class Finite(BlockKernel):
         return builder.leaf(Leaf(LeafKind.BLOCK, _Lookup(self, scope)))
 
     def _check_samples(self, X, name="X"):
-        return _listed(X, name, "labels")
+        # A matrix of numbers has the labels in one of its columns, which .on chooses.
+        is_matrix = len(getattr(X, "shape", ())) == 2 and X.shape[1] > 1
+        return check_samples(X, name=name) if is_matrix else _listed(X, name, "labels")
 
     def _features(self, X):
         return embedding(plain(self.matrix))[self._index(X, "X")]

@@ -30,6 +30,13 @@ _KERNELS = {
     "fourier": lambda gamma, degree, coef0: Fourier(degree),
     "precomputed": lambda gamma, degree, coef0: Precomputed(),
 }
+# What others call them.
+_OTHER_NAMES = {
+    "gaussian": "rbf",
+    "squared_exponential": "rbf",
+    "dirichlet": "fourier",
+    "exponential": "laplacian",
+}
 
 
 def from_name(name, gamma=None, degree=3, coef0=1.0, *, n_features=None, variance=None):
@@ -131,6 +138,8 @@ def _gamma(gamma, default, n_features, variance):
 
 
 def _nearest(name):
-    close = difflib.get_close_matches(name.strip().lower(), _KERNELS, n=3, cutoff=0.5)
+    name = name.strip().lower()
+    close = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else []
+    close = close or difflib.get_close_matches(name, _KERNELS, n=3, cutoff=0.5)
     names = f"nown are {', '.join(map(repr, _KERNELS))}"
     return f"did you mean {' or '.join(map(repr, close))}? K{names}" if close else f"k{names}"

@@ -77,8 +77,11 @@ class _Given(BlockSource):
     def diag(self, X, Z=None):
         """Diagonal of X."""
         K = self._see(X)
-        if Z is None:
-            _check_square(K)
+        if K.shape[0] != K.shape[1] and Z is None:
+            raise ValueError(
+                f"a precomputed matrix of shape {K.shape} has no k(x, x) of its rows; normalise or centre "
+                "the matrix before its rows are taken"
+            )
         return np.asarray(K.diagonal(), dtype=np.float64)
 
     def diag_pullback(self, X, g):
