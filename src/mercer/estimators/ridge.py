@@ -12,6 +12,7 @@ from .._progress import progress
 from .._threads import blas_threads, n_threads
 from ..gram import Gram
 from ..kernels.precomputed import Precomputed
+from ..solvers import NotPositiveDefinite
 from ..solvers.least_squares import check_alpha, ridge_cg, ridge_cholesky, ridge_loo_residuals
 from ._base import KernelEstimator, check_choice, check_number, check_rng, own_rows
 
@@ -214,7 +215,13 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         common = {"s": problem.s, "fit_intercept": self.fit_intercept}
         if solver == "cholesky":
             K = problem.matrix(self.n_jobs)
-            return ridge_cholesky(K, problem.Y, problem.alphas, keep_factor=self.store_factor, **common)
+            try:
+                return ridge_cholesky(K, problem.Y, problem.alphas, keep_factor=self.store_factor, **common)
+            except NotPositiveDefinite as error:
+                if problem.kept is None:
+                    raise
+                row = problem.kept[error.pivot]  # in the caller's numbering
+                raise NotPositiveDefinite(row, error.value, error.remedy) from None
         limit = 1000 if self.max_iter is None else self.max_iter
         rank = self.precond_rank
         if rank is None:

@@ -82,48 +82,57 @@ def ridge_cholesky(K, Y, alphas, *, s=None, fit_intercept=True, keep_factor=Fals
     ------
     NotPositiveDefinite
     """
-    n = len(K)
     if s is not None:
         _scale(K, s)
     B, mean = _centred(Y, s, fit_intercept)
-    one = np.ones(n) if s is None else s
+    one = (np.ones(len(K)) if s is None else s) if fit_intercept else None
     dual, intercept = np.empty(Y.shape), mean.copy()
-    residual, factors, route = 0.0, {}, "cholesky"
+    residual, factors, routes = 0.0, {}, set()
     groups = _groups(alphas)
     diagonal = K.diagonal().copy() if len(groups) > 1 else None
     for count, (alpha, columns) in enumerate(groups):
-        right = B[:, columns]
-        if fit_intercept:
-            right = np.concatenate([right, one[:, None]], axis=1)
-        last = count == len(groups) - 1
-        X, route, factor = _solve(K, alpha, right, mixed and not keep_factor and n >= MIXED_FROM)
-        product = right - factor.matmul(X) if factor is not None else None
-        if product is not None:
-            size = np.linalg.norm(right, axis=0)
-            residual = max(residual, float(np.max(np.linalg.norm(product, axis=0) / np.where(size > 0, size, 1))))
-        if keep_factor:
-            factors[alpha] = factor
-            if not last:
-                K = np.array(factor.array, order="F")
-        if not last and factor is not None:
-            _restore(K if keep_factor else factor.array)
-            (K if keep_factor else factor.array).flat[:: n + 1] = diagonal
-        if fit_intercept:
-            X, shift = _without_intercept(X[:, :-1], X[:, -1], one)
-            intercept[columns] += shift
-        dual[:, columns] = X
+        found = None
+        # Without a penalty a singular K must be found out, which only the pivots of a float64 factor do.
+        if mixed and alpha > 0 and not keep_factor and len(K) >= MIXED_FROM:
+            found = solve_mixed(K, alpha, B[:, columns], one)
+        routes.add("cholesky" if found is None else "cholesky, float32 refined")
+        if found is None:
+            last = count == len(groups) - 1
+            factor = factorize(K if last or not keep_factor else K.copy(), alpha)
+            found = _direct(factor, B[:, columns], one)
+            if keep_factor:
+                factors[alpha] = factor
+            elif not last:
+                K = _refill(factor, diagonal)
+        dual[:, columns] = found[0]
+        intercept[columns] += found[1]
+        residual = max(residual, found[2])
     if s is not None:
         dual *= s[:, None]
+    route = " and ".join(sorted(routes))
     return Outcome(dual, intercept, route, residual=residual, factor=factors if keep_factor else None)
 
 
-def _solve(K, alpha, right, mixed):
-    if mixed:
-        X = solve_mixed(K, alpha, right)
-        if X is not None:
-            return X, "cholesky, float32 refined", None
-    factor = factorize(K, alpha)
-    return factor.solve(right), "cholesky", factor
+def _direct(factor, B, one):
+    """Solution, intercepts and relative residual by a float64 factor."""
+    if one is not None:
+        B = np.concatenate([B, one[:, None]], axis=1)
+    X = factor.solve(B)
+    R = B - factor.matmul(X)
+    size = np.sqrt(np.einsum("ij,ij->j", B, B))
+    residual = float(np.max(np.sqrt(np.einsum("ij,ij->j", R, R)) / np.where(size > 0, size, 1.0)))
+    if one is None:
+        return X, 0.0, residual
+    X, shift = _without_intercept(X[:, :-1], X[:, -1], one)
+    return X, shift, residual
+
+
+def _refill(factor, diagonal):
+    """The matrix that a factor was made of, in the factor's own memory."""
+    K = factor.array
+    _restore(K)
+    K.flat[:: len(K) + 1] = diagonal
+    return K
 
 
 def ridge_loo_residuals(K, Y, alphas, *, s=None, fit_intercept=True, factors=None):
@@ -167,9 +176,7 @@ def ridge_loo_residuals(K, Y, alphas, *, s=None, fit_intercept=True, factors=Non
         denominator = one * np.where(undefined, np.nan, inverse)
         out[:, columns] = X / denominator[:, None]
         if factors is None and not last:
-            _restore(factor.array)
-            factor.array.flat[:: n + 1] = diagonal
-            K = factor.array
+            K = _refill(factor, diagonal)
     return out
 
 
