@@ -308,3 +308,37 @@ def test_a_user_function_without_gradient_says_so(rng):
     assert half.pullback(X, None, np.eye(3))[0].shape == (3, 2)
     with pytest.raises(ValueError, match="hessian_product="):
         half.pullback_pushforward(X, None, np.eye(3), X)
+
+
+# ---------------------------------------------------------------- strips, and the end of the range
+
+
+@pytest.mark.parametrize("name", ["composite-block", "matern-3.25-ard"])
+@symmetric_or_not
+def test_strips_of_rows_add_up(name, symmetric, rng, monkeypatch):
+    scenario = next(s for s in SCENARIOS if s.name == name)
+    kernel = scenario.make() + Linear(np.eye(3)) * Fourier(2, 1.5).normalize() * RBF(0.5).center(np.eye(3))
+    X, Z, tX, tZ = samples(scenario, rng, symmetric)
+    tparams = direction(kernel, rng)
+    G = rng.normal(size=(len(X), len(X if symmetric else Z)))
+
+    def everything():
+        return (
+            kernel.pushforward(X, Z, tX, tZ, tparams).ravel(),
+            flat(kernel.pullback(X, Z, G)),
+            flat(kernel.pullback_pushforward(X, Z, G, tX, tZ, tparams)),
+        )
+
+    whole = everything()
+    monkeypatch.setattr("mercer.kernels.derivatives._STRIP_ENTRIES", 10)
+    for part, expected in zip(everything(), whole, strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-11, atol=1e-11)
+
+
+def test_derivatives_of_an_overflowing_fourier_kernel_say_so(rng):
+    X = rng.random((3, 500))
+    with pytest.raises(ValueError, match=r"401\^500.*normalize"):
+        Fourier(200).pullback(X, None, np.ones((3, 3)))
+    with pytest.raises(ValueError, match="normalize"):
+        Fourier(200).pushforward(X, None, X)
+    assert np.isfinite(Fourier(200).normalize().pullback(X, None, np.ones((3, 3)))[0]).all()

@@ -27,7 +27,7 @@ _DEBYE = 50.0
 
 
 @np.errstate(all="ignore")
-def matern(nu, s):
+def matern(nu, s, order=2):
     """Matérn function of the squared scaled distance, and its derivatives in it.
 
     Parameters
@@ -36,15 +36,19 @@ def matern(nu, s):
         ν > 0, finite.
     s : ndarray
         r² = ‖(x − z)/ℓ‖².
+    order : {0, 2}
+        0 leaves the derivatives out.
 
     Returns
     -------
     f, f1, f2 : ndarray
-        Where a derivative is infinite at s = 0 it is taken as 0 there.
+        The derivatives None at order 0. Where a derivative is infinite at s = 0 it is taken as 0 there.
     """
     q = np.sqrt(2.0 * nu) * np.sqrt(s)
     zero = s == 0
     f = np.where(zero, 1.0, _bessel(nu, nu, q))
+    if order == 0:
+        return f, None, None
     at_zero = -nu / (2.0 * (nu - 1.0)) if nu > 1 else 0.0
     f1 = np.where(zero, at_zero, -nu * _bessel(nu, nu - 1.0, q))
     at_zero = nu**2 / (4.0 * (nu - 1.0) * (nu - 2.0)) if nu > 2 else 0.0
@@ -137,11 +141,11 @@ class _GeneralMatern(BlockKernel):
     def _distance(self):
         return _SquaredDistance(self.length_scale)
 
-    def _functions(self, X, Z):
-        return matern(self.nu, self._distance(X, Z).astype(np.float64, copy=False))
+    def _functions(self, X, Z, order=2):
+        return matern(self.nu, self._distance(X, Z).astype(np.float64, copy=False), order)
 
     def _block(self, X, Z):
-        return self._functions(X, Z)[0]
+        return self._functions(X, Z, order=0)[0]
 
     def _block_diag(self, X):
         return np.ones(X.shape[0])

@@ -14,7 +14,7 @@ from .program import LeafKind, Side
 __all__ = ["Prepared", "densify", "diagonal", "n_rows", "paired", "sides", "take_rows"]
 
 # Row strips of a matrix leaf: this many bytes of one block, at most.
-_STRIP_BYTES = 2**25
+_STRIP_BYTES = 2**23
 # Pairs per chunk of the diagonal, in entries of the widest feature matrix.
 _CHUNK = 2**20
 _TAKES_SPARSE = (LeafKind.DOT, LeafKind.SQDIST)

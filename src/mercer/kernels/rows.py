@@ -10,6 +10,7 @@ Each has ``value(X)`` → (n,); ``pullback(X, da)`` → ``(dX, dparams)``; ``pus
 import numpy as np
 
 from . import derivatives
+from .diag import diag_pull, diag_pull_push, diag_push
 from .prepared import Prepared, diagonal, n_rows, paired
 from .views import inverse_or_zero, plus, row_norms
 
@@ -180,18 +181,18 @@ class InverseSqrtDiag(RowFunction):
 
     def pullback(self, X, da):
         """Through −½ k(x, x)^(−3/2)."""
-        return derivatives.diag_pull(self.program, X, -0.5 * da * self.value(X) ** 3)
+        return diag_pull(self.program, X, -0.5 * da * self.value(X) ** 3)
 
     def pushforward(self, X, tX, tparams):
         """Through −½ k(x, x)^(−3/2)."""
-        return -0.5 * self.value(X) ** 3 * derivatives.diag_push(self.program, X, tX, tparams)
+        return -0.5 * self.value(X) ** 3 * diag_push(self.program, X, tX, tparams)
 
     def second(self, X, tX, tparams, da, tda):
         """Through −½ k(x, x)^(−3/2) and ¾ k(x, x)^(−5/2)."""
         a = self.value(X)
-        t_diag = derivatives.diag_push(self.program, X, tX, tparams)
+        t_diag = diag_push(self.program, X, tX, tparams)
         g_dot = -0.5 * tda * a**3 + 0.75 * da * a**5 * t_diag
-        return derivatives.diag_pull_push(self.program, X, -0.5 * da * a**3, g_dot, tX, tparams)
+        return diag_pull_push(self.program, X, -0.5 * da * a**3, g_dot, tX, tparams)
 
 
 class Centering(RowFunction):
