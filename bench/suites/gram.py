@@ -7,6 +7,12 @@ from mercer._threads import n_threads
 from mercer.kernels import RBF, Fourier, Polynomial
 from scenarios import SCENARIOS
 
+TARGETS = {
+    "rbf": RBF(gamma=0.05),
+    "sum": RBF(gamma=0.05) + Polynomial(3),
+    "composite": 0.5 * RBF(gamma=0.05) + Polynomial(3) * Fourier(2),
+    "fourier": Fourier(5),
+}
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
 
@@ -39,13 +45,7 @@ class Kernels:
 class Targets:
     """The expressions that the design sets targets for, at their sizes."""
 
-    kernels = {
-        "rbf": RBF(gamma=0.05),
-        "sum": RBF(gamma=0.05) + Polynomial(3),
-        "composite": 0.5 * RBF(gamma=0.05) + Polynomial(3) * Fourier(2),
-        "fourier": Fourier(5),
-    }
-    params = (list(kernels), [16, 128, 784], ["float64", "float32"])
+    params = (list(TARGETS), [16, 128, 784], ["float64", "float32"])
     param_names = ("kernel", "d", "dtype")
 
     def setup(self, name, d, dtype):
@@ -56,10 +56,10 @@ class Targets:
         self.out = np.empty((4000, 4000), dtype)
 
     def time_fresh(self, name, d, dtype):
-        self.kernels[name](self.X)
+        TARGETS[name](self.X)
 
     def time_reused(self, name, d, dtype):
-        self.kernels[name](self.X, out=self.out)
+        TARGETS[name](self.X, out=self.out)
 
 
 class Memory:

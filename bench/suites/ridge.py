@@ -25,16 +25,15 @@ class Fit:
         self.fitted.predict(self.X)
 
     def time_leave_one_out(self, n, targets):
-        KernelRidge(alpha=1e-2, kernel=self.model.kernel, store_factor=True).fit(
-            self.X, self.Y
-        ).leave_one_out_
+        model = KernelRidge(alpha=1e-2, kernel=self.model.kernel, store_factor=True)
+        return model.fit(self.X, self.Y).leave_one_out_
 
 
 class ConjugateGradients:
     """Fits without the matrix."""
 
     timeout = 300
-    params = [4000, 20000]
+    params = (4000, 20000)
     param_names = ("n",)
 
     def setup(self, n):
