@@ -46,7 +46,8 @@ def matern(nu, s, order=2):
     """
     q = np.sqrt(2.0 * nu) * np.sqrt(s)
     zero = s == 0
-    f = np.where(zero, 1.0, _bessel(nu, nu, q))
+    # Rounding may lift a value near 1 over it.
+    f = np.where(zero, 1.0, np.minimum(_bessel(nu, nu, q), 1.0))
     if order == 0:
         return f, None, None
     at_zero = -nu / (2.0 * (nu - 1.0)) if nu > 1 else 0.0

@@ -113,13 +113,14 @@ def _matern(opcode, s):
     # Capped where exp(−q) has long been 0, so that no inf meets it.
     q = np.minimum(p * np.sqrt(s), 1e4)
     e = np.exp(-q)
+    # Rounding may lift (1 + q)e^(−q) over 1 at a small q: hence the minimum.
     at_zero = q == 0
     over_q = np.where(at_zero, 0.0, 1.0 / np.where(at_zero, 1.0, q))
     if opcode == Opcode.MATERN12:
         return e, -0.5 * e * over_q, 0.25 * e * over_q**2 * (1.0 + over_q)
     if opcode == Opcode.MATERN32:
-        return (1.0 + q) * e, -1.5 * e, 2.25 * e * over_q
-    return (1.0 + q + q**2 / 3.0) * e, -5.0 / 6.0 * (1.0 + q) * e, 25.0 / 12.0 * e
+        return np.minimum((1.0 + q) * e, 1.0), -1.5 * e, 2.25 * e * over_q
+    return np.minimum((1.0 + q + q**2 / 3.0) * e, 1.0), -5.0 / 6.0 * (1.0 + q) * e, 25.0 / 12.0 * e
 
 
 def _rows(features):
