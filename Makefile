@@ -2,10 +2,11 @@
 # and install the rest. A second call does only what has changed.
 
 PYTHON ?= python3
-# More for the commands: make test PYTEST_ARGS="--slow -k gram", make demo DEMO_ARGS="--data my.csv --target y"
+# More for the commands: make test PYTEST_ARGS="--slow -k gram", make demo DEMO_ARGS="--data my.csv --target y",
+# make bench BENCH=gram BENCH_ARGS=--quick
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
-BENCH ?= $(wildcard bench/peers/*.py)
+BENCH ?= $(filter-out _%,$(notdir $(basename $(wildcard bench/peers/*.py))))
 BENCH_ARGS ?=
 
 ENV := .venv
@@ -46,7 +47,7 @@ endef
 
 # mercer itself, editable: compiled code is built again when it is imported after a change.
 $(ENV)/installed: EXTRAS = plot,progress,test
-$(BENCH_ENV)/installed: EXTRAS = plot,progress,bench
+$(BENCH_ENV)/installed: EXTRAS = progress,bench
 %/installed: %/made $(BUILD_FILES)
 	PATH="$(CURDIR)/$(@D)/bin:$$PATH" $(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
 		--no-build-isolation --config-settings=build-dir=build/editable-$(subst .,,$(notdir $(@D))) --editable ".[$(EXTRAS)]"
@@ -63,8 +64,7 @@ test: $(ENV)/installed
 	$(ENV)/bin/python -m pytest $(PYTEST_ARGS)
 
 bench: $(BENCH_ENV)/installed
-	@$(BENCH_ENV)/bin/python -c 'import mercer; mercer.show_versions()'
-	@set -e; for file in $(BENCH); do echo; echo "== $$file"; $(BENCH_ENV)/bin/python $$file $(BENCH_ARGS); done
+	@set -e; for name in $(BENCH); do echo "== $$name"; $(BENCH_ENV)/bin/python -m bench.peers.$$name $(BENCH_ARGS); done
 
 # Style, Cython's performance hints, and the C compiler's warnings, each of which fails.
 lint: export PATH := $(CURDIR)/$(ENV)/bin:$(PATH)
