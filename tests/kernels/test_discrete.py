@@ -550,6 +550,15 @@ def test_precomputed_errors(arguments, match):
         Precomputed()(*arguments)
 
 
+def test_a_large_matrix_is_checked_too():
+    K = np.ones((1500, 1500))
+    K[1400, 3] = 2.0
+    with pytest.raises(ValueError, match=r"K\[3, 1400\] = 1 and K\[1400, 3\] = 2"):
+        Precomputed()(K)
+    with pytest.raises(ValueError, match=r"square.*\(1500, 1499\)"):
+        Precomputed()(K[:, :-1])
+
+
 def test_precomputed_rows_do_not_know_their_diagonal():
     for call in (lambda k: k.diag(MATRIX[:2]), lambda k: k.normalize()(MATRIX[:2], MATRIX)):
         with pytest.raises(ValueError, match=r"shape \(2, 3\) has no k\(x, x\).*normalise"):

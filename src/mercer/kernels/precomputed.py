@@ -51,6 +51,14 @@ class Precomputed(BlockKernel):
     def _emit(self, builder, scope):
         return builder.leaf(Leaf(LeafKind.BLOCK, _Given(self, scope)))
 
+    def _inputs(self, X, Z):
+        X, Z = super()._inputs(X, Z)
+        if Z is None:
+            # Of a large matrix `_block` sees strips, which are neither.
+            _check_square(X)
+            _check_symmetric(X.toarray() if sparse.issparse(X) else X)
+        return X, Z
+
     def _block(self, X, Z):
         K = X.toarray() if sparse.issparse(X) else X
         if Z is None:
