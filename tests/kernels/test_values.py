@@ -97,6 +97,9 @@ def test_out_is_filled_whatever_its_strides(scenario, rng):
         np.testing.assert_allclose(out, K, rtol=1e-13, atol=1e-13)
     with pytest.raises(ValueError, match=r"out must be a float64 ndarray of shape \(7, 5\)"):
         kernel(X, Z, out=np.empty((5, 7)))
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only"):
+        kernel(X, Z, out=out)
 
 
 # ---------------------------------------------------------------- scikit-learn's definitions

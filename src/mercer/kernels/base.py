@@ -266,6 +266,8 @@ class Kernel(Algebra, Value):
         elif not isinstance(out, np.ndarray) or out.shape != run.shape or out.dtype != run.dtype:
             got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
             raise ValueError(f"out must be a {run.dtype} ndarray of shape {run.shape}, got {got}")
+        elif not out.flags.writeable:
+            raise ValueError("out is read-only; pass a writeable array")
         return run.fill(out, n_threads)
 
     def diag(self, X):
