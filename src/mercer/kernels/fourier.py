@@ -45,8 +45,8 @@ class Fourier(Kernel):
     Examples
     --------
     >>> from mercer.kernels import Fourier
-    >>> Fourier(2)([[0.0]], [[0.0], [0.2]])
-    array([[5., 0.]])
+    >>> Fourier(2)([[0.0]], [[3.0], [0.5]])
+    array([[5., 1.]])
     """
 
     _bounds: ClassVar = {"period": (0.0, np.inf)}
