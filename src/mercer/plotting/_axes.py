@@ -18,7 +18,7 @@ def axes(display, ax=None, *, projection=None, figsize=None):
     """The axes to draw into: ``ax`` checked against the projection, or those of a new figure."""
     plt = pyplot(display)
     if ax is None:
-        _, ax = plt.subplots(figsize=figsize, layout="constrained", subplot_kw={"projection": projection})
+        _, ax = plt.subplots(figsize=figsize, layout="compressed", subplot_kw={"projection": projection})
     elif (projection == "3d") != (getattr(ax, "name", None) == "3d"):
         wanted = 'plt.subplots(subplot_kw={"projection": "3d"})' if projection == "3d" else "plt.subplots()"
         raise ValueError(f"{display}: ax has the projection {ax.name!r}; make it by {wanted}")

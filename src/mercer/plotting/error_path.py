@@ -58,7 +58,7 @@ class ErrorPathDisplay:
         error_name : str
             Label of the vertical axis.
         ax : matplotlib Axes, optional
-            Axes to draw into; new ones otherwise.
+            Axes to draw into; new ones with a legend otherwise.
         **plot_kwargs
             Given to both of the lines.
 
@@ -95,7 +95,7 @@ class ErrorPathDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Axes to draw into; new ones otherwise.
+            Axes to draw into; new ones with a legend otherwise.
         **plot_kwargs
             Given to both of the lines.
 
@@ -104,6 +104,7 @@ class ErrorPathDisplay:
         ErrorPathDisplay
             The display itself.
         """
+        own = ax is None
         ax = axes("ErrorPathDisplay", ax, figsize=(5.2, 3.6))
         self.train_line_, self.train_band_ = self._line(
             ax, self.train_errors, "training", TRAIN, "s", "--", plot_kwargs
@@ -130,6 +131,8 @@ class ErrorPathDisplay:
         ax.spines[["top", "right"]].set_visible(False)
         if self.name:
             ax.set_title(self.name)
+        if own:
+            ax.legend(frameon=False)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 

@@ -135,8 +135,10 @@ class KernelSurfaceDisplay:
         """
         if kind not in _KINDS:
             raise ValueError(f"kind is {kind!r}; use one of {', '.join(map(repr, _KINDS))}")
-        solid = kind == "surface"
+        solid, own = kind == "surface", ax is None
         ax = axes("KernelSurfaceDisplay", ax, projection="3d" if solid else None, figsize=(4.6, 4.2))
+        if solid and own:
+            ax.set_box_aspect(None, zoom=0.85)  # matplotlib leaves no room for the vertical axis' label
         self.surface_ = self._solid(ax, plot_kwargs) if solid else self._flat(ax, plot_kwargs)
         ax.set_xlabel("$x_1$")
         ax.set_ylabel("$x_2$")
