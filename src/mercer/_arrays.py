@@ -88,19 +88,31 @@ def _check_finite(values, name):
 # ---------------------------------------------------------------- conversion
 
 
+def _is_word(value):
+    return isinstance(value, str | bytes)
+
+
+def _is_number(value):
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def _numeric_error(X, name):
     """The error for an object array that is not numeric: the first entry at fault, and the remedy."""
+    # NumPy turns a list of numbers and words into words: then those that are no numbers are the ones to name.
+    disguised = all(map(_is_word, X.flat)) and not all(map(_is_number, X.flat))
     for index, value in np.ndenumerate(X):
-        if isinstance(value, str | bytes):
+        if _is_word(value) and not (disguised and _is_number(value)):
             return ValueError(
                 f"{name} holds the string {value!r} at {_place(index)}, where a number is needed; "
                 "encode such columns first (sklearn.preprocessing.OneHotEncoder), or use a kernel for strings"
             )
         if isinstance(value, complex | np.complexfloating):
             return ValueError(f"Complex data not supported: {name} holds {value!r} at {_place(index)}")
-        try:
-            float(value)
-        except (TypeError, ValueError):
+        if not _is_word(value) and not _is_number(value):
             return TypeError(
                 f"{name} holds {value!r} at {_place(index)}, and a number's argument must be a string or a real "
                 f"number, not {type(value).__name__!r}; convert or drop it first"
@@ -123,6 +135,8 @@ def _to_float(X, name):
         raise _numeric_error(X.astype(object), name)
     if kind == "O":
         try:
+            if any(map(_is_word, X.flat)):
+                raise ValueError
             return X.astype(np.float64)
         except (TypeError, ValueError):
             raise _numeric_error(X, name) from None

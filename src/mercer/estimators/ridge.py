@@ -21,6 +21,8 @@ __all__ = ["KernelRidge"]
 _SOLVERS = ("auto", "cholesky", "cg")
 #: Below so many rows LAPACK's own choice of threads is left alone: setting it takes longer than the solve.
 _PIN_FROM = 512
+#: From so many rows on "cg" multiplies by a float32 matrix, and by the float64 one for the residuals of each round.
+_SINGLE_FROM = 2000
 
 
 class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
@@ -374,9 +376,21 @@ class _Problem:
             return {"operator": lambda V: X @ V, "diagonal": X.diagonal(), "rows": lambda index: X[index]}
         gram = Gram(self.kernel, X, n_threads=n_jobs)
         operators = {"operator": gram.dot, "diagonal": gram.diag(), "rows": gram.rows}
-        if isinstance(X, np.ndarray) or sp.issparse(X):
-            operators["fast"] = Gram(self.kernel, X.astype(np.float32), n_threads=n_jobs).dot
+        if self.n >= _SINGLE_FROM and (isinstance(X, np.ndarray) or sp.issparse(X)):
+            with np.errstate(over="ignore"):
+                single = X.astype(np.float32)
+            if np.isfinite(single.sum()):
+                operators["fast"] = _single_product(Gram(self.kernel, single, n_threads=n_jobs))
         return operators
+
+
+def _single_product(gram):
+    def product(V):
+        # What leaves float32's range comes back as a bad residual, and then the solver takes float64.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return gram.dot(V)
+
+    return product
 
 
 def _as_dtype(X, dtype):

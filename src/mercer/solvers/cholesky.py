@@ -48,13 +48,6 @@ def _breakdown(A, diagonal, i, alpha):
     return NotPositiveDefinite(i, pivot, f"raise alpha above {raised:.0e}, or drop rows that repeat others")
 
 
-def _check_pivots(A, diagonal, alpha):
-    """Refuse a factor whose pivots are rounding error: what it solves would be noise."""
-    small = A.diagonal() ** 2 <= _pivot_error(len(diagonal)) * diagonal
-    if small.any():
-        raise _breakdown(A, diagonal, int(np.argmax(small)), alpha)
-
-
 class Factor:
     """``K + alpha I = L Lᵀ``: L in the lower triangle of one Fortran-ordered array, K strictly above.
 
@@ -152,9 +145,11 @@ def factorize(K, alpha):
     diagonal = A.diagonal() + alpha
     A.flat[:: len(A) + 1] = diagonal
     L, info = lapack.dpotrf(A, lower=1, clean=0, overwrite_a=1)
-    if info:
-        raise _breakdown(L, diagonal, info - 1, alpha)
-    _check_pivots(L, diagonal, alpha)
+    done = info - 1 if info else len(A)
+    # A breakdown may come a few steps after the pivot that was rounding error already: that one is to be named.
+    small = L.diagonal()[:done] ** 2 <= _pivot_error(len(A)) * diagonal[:done]
+    if small.any() or info:
+        raise _breakdown(L, diagonal, int(np.argmax(small)) if small.any() else done, alpha)
     return Factor(L, diagonal)
 
 

@@ -116,7 +116,7 @@ def conjugate_gradient(apply, B, precondition, *, target, max_iter, constraint=N
         residual[columns] = np.linalg.norm(R, axis=0)
         if on_step is not None:
             on_step(n_iter, residual)
-        worst = float(np.max(residual[columns] / np.maximum(target[columns], np.finfo(float).tiny)))
+        worst = float(np.max(residual[columns]))
         if worst < best / 2:
             best, best_at = worst, n_iter
         elif not np.isfinite(worst) or (patience is not None and n_iter - best_at >= patience):

@@ -278,7 +278,7 @@ def ridge_cg(
         left -= one[:, None] * offset
         now = np.linalg.norm(left, axis=0) / unit
         better = now < reached
-        if np.max(now[reached > tol] / reached[reached > tol]) > 0.3:
+        if not np.max(now[reached > tol] / reached[reached > tol]) <= 0.3:
             stuck += 1
             inner = exact  # the cheap product does not carry this matrix
         X[:, better], shift[better], reached[better] = candidate[:, better], offset[better], now[better]

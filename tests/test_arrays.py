@@ -1,0 +1,243 @@
+"""Arrays in: what passes without a copy, what is converted, and what is refused with a place and a remedy."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from mercer import _arrays
+from mercer._arrays import (
+    available_memory,
+    check_output,
+    check_samples,
+    check_targets,
+    check_weights,
+    common,
+    plain,
+    plain_hooks,
+    readable_size,
+)
+
+FLOATS = [np.float32, np.float64]
+
+
+class TestSamplesThatPass:
+    @pytest.mark.parametrize("dtype", FLOATS)
+    @pytest.mark.parametrize("form", ["C", "F", "strided", "read-only", "reversed"])
+    def test_float_arrays_are_not_copied(self, rng, dtype, form):
+        X = rng.normal(size=(6, 4)).astype(dtype)
+        X = {
+            "C": X,
+            "F": np.asfortranarray(X),
+            "strided": X[::2, ::2],
+            "read-only": X,
+            "reversed": X[::-1],
+        }[form]
+        if form == "read-only":
+            X.flags.writeable = False
+        checked = check_samples(X)
+        assert checked is X
+
+    def test_memory_map_is_not_read_into_memory(self, tmp_path, rng):
+        path = tmp_path / "X.npy"
+        np.save(path, rng.normal(size=(5, 3)))
+        X = np.load(path, mmap_mode="r")
+        checked = check_samples(X)
+        assert np.shares_memory(checked, X)
+        np.testing.assert_array_equal(checked, X)
+
+    @pytest.mark.parametrize(
+        ("dtype", "becomes"),
+        [
+            (np.uint8, np.float64),
+            (np.int16, np.float64),
+            (np.int64, np.float64),
+            (bool, np.float64),
+            (np.float16, np.float32),
+            (">f8", np.float64),
+            (">f4", np.float32),
+            (object, np.float64),
+            (np.longdouble, np.float64),
+        ],
+    )
+    def test_numbers_of_other_types_keep_their_values(self, dtype, becomes):
+        X = np.array([[1, 0], [0, 1]]).astype(dtype)
+        checked = check_samples(X)
+        assert checked.dtype == becomes
+        assert checked.dtype.isnative
+        np.testing.assert_array_equal(checked, [[1, 0], [0, 1]])
+
+    def test_lists_and_data_frames(self):
+        np.testing.assert_array_equal(check_samples([[1, 2], [3, 4]]), [[1.0, 2.0], [3.0, 4.0]])
+        frame = pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]})
+        np.testing.assert_array_equal(check_samples(frame), frame.to_numpy())
+
+    def test_unaligned_memory_is_copied(self):
+        packed = np.zeros(3, dtype=[("tag", "i1"), ("x", "f8", 2)])
+        packed["x"] = [[1, 2], [3, 4], [5, 6]]
+        checked = check_samples(packed["x"])
+        assert checked.flags.aligned
+        np.testing.assert_array_equal(checked, packed["x"])
+
+    def test_a_finite_sum_that_overflows_is_no_infinity(self):
+        X = np.full((2, 2), np.finfo(np.float64).max)
+        assert check_samples(X) is X
+        X = np.array([[np.finfo(np.float32).max] * 3], dtype=np.float32)
+        assert check_samples(X) is X
+
+
+class TestSparse:
+    @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok"])
+    def test_each_format_becomes_canonical_csr(self, form, rng):
+        X = sp.random_array((7, 5), density=0.4, rng=rng).asformat(form)
+        checked = check_samples(X)
+        assert checked.format == "csr"
+        assert checked.has_canonical_format
+        np.testing.assert_array_equal(checked.toarray(), X.toarray())
+
+    def test_duplicates_add_up_and_the_callers_matrix_stays(self):
+        data, indices, indptr = np.array([1.0, 2.0, 5.0]), np.array([2, 2, 0]), np.array([0, 3])
+        X = sp.csr_matrix((data, indices, indptr), shape=(1, 3))
+        checked = check_samples(X)
+        np.testing.assert_array_equal(checked.toarray(), [[5.0, 0.0, 3.0]])
+        np.testing.assert_array_equal(X.indices, [2, 2, 0])
+        np.testing.assert_array_equal(X.data, [1.0, 2.0, 5.0])
+
+    def test_integer_data(self):
+        checked = check_samples(sp.csr_array(np.array([[0, 3], [1, 0]])))
+        assert checked.dtype == np.float64
+
+    def test_nan_is_named_by_its_row_and_column(self):
+        X = sp.csr_array((np.array([1.0, np.nan]), np.array([0, 2]), np.array([0, 0, 1, 2])), shape=(3, 3))
+        with pytest.raises(ValueError, match="contains NaN at row 2, column 2"):
+            check_samples(X)
+
+    def test_where_only_dense_will_do(self):
+        with pytest.raises(TypeError, match=r"sparse csr matrix, but dense data is required.*toarray"):
+            check_samples(sp.csr_array(np.eye(2)), allow_sparse=False)
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        ([[1.0, 2.0], [np.nan, 1.0]], ValueError, "Input X contains NaN at row 1, column 0; drop or impute"),
+        ([[1.0, np.inf], [np.nan, 1.0]], ValueError, r"infinity \(inf\) at row 0, column 1, and 1 more such entry"),
+        (np.zeros((0, 3)), ValueError, r"0 sample\(s\) \(shape=\(0, 3\)\) while a minimum of 1"),
+        (np.zeros((3, 0)), ValueError, r"0 feature\(s\) \(shape=\(3, 0\)\) while a minimum of 1"),
+        (np.zeros(3), ValueError, r"1D array instead: X has shape \(3,\).*Reshape your data"),
+        (np.zeros((2, 2, 2)), ValueError, "got 3D array"),
+        (3.0, ValueError, "got 0D array"),
+        (np.zeros((2, 2), complex), ValueError, "Complex data not supported: X has dtype complex128"),
+        (np.array([[1, 2j]], dtype=object), ValueError, "Complex data not supported: X holds 2j at row 0, column 1"),
+        ([[1, "a"]], ValueError, "X holds the string 'a' at row 0, column 1"),
+        (np.array([["1", "2"]]), ValueError, "X holds the string '1' at row 0, column 0"),
+        (np.array([[1, "2"]], dtype=object), ValueError, "X holds the string '2' at row 0, column 1"),
+        (np.array([[1.0, "a"]], dtype=object), ValueError, "the string 'a' at row 0, column 1.*encode"),
+        (np.array([[1.0, None]], dtype=object), ValueError, "contains NaN at row 0, column 1"),
+        (np.array([[{}]], dtype=object), TypeError, "argument must be a string or a real number"),
+        ([[1.0, 2.0], [3.0]], ValueError, "X is not a rectangular array"),
+        ("abc", ValueError, "X is the string 'abc'"),
+        (np.array([["2020-01-01"]], dtype="M8[D]"), TypeError, r"dtype datetime64\[D\]"),
+        (np.ma.masked_array([[1.0, 2.0]], mask=[[True, False]]), ValueError, "1 masked entries"),
+        (sp.csr_array(np.array([[1j]])), ValueError, "Complex data not supported"),
+    ],
+)
+def test_bad_samples_are_refused_with_place_and_remedy(X, error, message):
+    with pytest.raises(error, match=message):
+        check_samples(X)
+
+
+def test_feature_count_unlike_the_fits():
+    with pytest.raises(ValueError, match="X has 1 features, but KernelRidge is expecting 4 features as input"):
+        check_samples(np.ones((2, 1)), n_features=4, owner="KernelRidge")
+
+
+def test_an_argument_is_called_by_its_name():
+    with pytest.raises(ValueError, match="Input Z contains NaN"):
+        check_samples([[np.nan]], name="Z")
+
+
+def test_common_takes_the_wider_dtype(rng):
+    X, Z = rng.normal(size=(2, 2)), rng.normal(size=(2, 2)).astype(np.float32)
+    assert [a.dtype for a in common(X, Z)] == [np.float64] * 2
+    assert [a.dtype for a in common(Z, Z)] == [np.float32] * 2
+    assert common(X, X)[0] is X
+
+
+class TestTargets:
+    @pytest.mark.parametrize(
+        ("y", "error", "message"),
+        [
+            (None, ValueError, "requires y to be passed, but the target y is None"),
+            ([1.0], ValueError, "X has 2 rows, y has 1"),
+            ([[[1.0]], [[2.0]]], ValueError, "y should be a 1d array"),
+            (np.zeros((2, 0)), ValueError, "y has no columns"),
+            ([1.0, np.nan], ValueError, r"Input y contains NaN.*\n.*row 1"),
+            ([1.0, np.inf], ValueError, "Input y contains infinity"),
+            (["a", "b"], ValueError, "y holds the string 'a' at row 0"),
+            ([1j, 2j], ValueError, "Complex data"),
+            (sp.csr_array(np.ones((2, 1))), TypeError, "sparse"),
+        ],
+    )
+    def test_bad_ones(self, y, error, message):
+        with pytest.raises(error, match=message):
+            check_targets(y, 2)
+
+    def test_good_ones(self):
+        y = np.array([1.0, 2.0])
+        assert check_targets(y, 2) is y
+        assert check_targets([1, 2], 2).dtype == np.float64
+        assert check_targets(pd.Series([1, 2]), 2).shape == (2,)
+
+
+class TestWeights:
+    def test_none_and_numbers(self):
+        assert check_weights(None, 3) is None
+        np.testing.assert_array_equal(check_weights(2, 3), [2.0, 2.0, 2.0])
+        np.testing.assert_array_equal(check_weights([1, -1, 0], 3), [1.0, -1.0, 0.0])
+
+    @pytest.mark.parametrize(
+        ("weights", "message"),
+        [
+            ([0.0, 0.0], "no positive entry .*zero"),
+            ([1.0, np.nan], "Input sample_weight contains NaN at row 1"),
+            ([1.0], "has 1 entries, but X has 2 rows"),
+            ([[1.0], [1.0]], "1D array with one weight per row"),
+        ],
+    )
+    def test_bad_ones(self, weights, message):
+        with pytest.raises(ValueError, match=message):
+            check_weights(weights, 2)
+
+
+class TestMemory:
+    def test_what_is_available_is_positive_and_finite(self):
+        assert 2**20 < available_memory() < 2**63
+
+    def test_too_large_a_matrix_names_its_size_and_the_operator(self):
+        with pytest.raises(ValueError, match=r"10000000 x 10000000 .* needs 800 TB.*k\.gram\(X, Z\)"):
+            check_output(10**7, 10**7, np.float64)
+        check_output(10, 10, np.float64)
+
+    def test_a_cgroup_limit_counts(self, monkeypatch):
+        monkeypatch.setattr(_arrays, "_cgroup_free", lambda: 1000)
+        assert available_memory() == 1000
+
+    def test_sizes_are_readable(self):
+        sizes = [readable_size(n) for n in (12, 3.2e9, 1.5e6, 8e14)]
+        assert sizes == ["12 bytes", "3.2 GB", "1.5 MB", "800 TB"]
+
+
+def test_plain_asks_the_hooks():
+    class Traced:
+        value = 3.0
+
+    def hook(value):
+        return value.value if isinstance(value, Traced) else NotImplemented
+
+    plain_hooks.append(hook)
+    try:
+        assert plain(Traced()) == 3.0
+        assert plain(2.0) == 2.0
+    finally:
+        plain_hooks.remove(hook)
