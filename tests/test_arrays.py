@@ -121,14 +121,22 @@ class TestSparse:
     ("X", "error", "message"),
     [
         ([[1.0, 2.0], [np.nan, 1.0]], ValueError, "Input X contains NaN at row 1, column 0; drop or impute"),
-        ([[1.0, np.inf], [np.nan, 1.0]], ValueError, r"infinity \(inf\) at row 0, column 1, and 1 more such entry"),
+        (
+            [[1.0, np.inf], [np.nan, 1.0]],
+            ValueError,
+            r"infinity \(inf\) at row 0, column 1, and 1 more such entry",
+        ),
         (np.zeros((0, 3)), ValueError, r"0 sample\(s\) \(shape=\(0, 3\)\) while a minimum of 1"),
         (np.zeros((3, 0)), ValueError, r"0 feature\(s\) \(shape=\(3, 0\)\) while a minimum of 1"),
         (np.zeros(3), ValueError, r"1D array instead: X has shape \(3,\).*Reshape your data"),
         (np.zeros((2, 2, 2)), ValueError, "got 3D array"),
         (3.0, ValueError, "got 0D array"),
         (np.zeros((2, 2), complex), ValueError, "Complex data not supported: X has dtype complex128"),
-        (np.array([[1, 2j]], dtype=object), ValueError, "Complex data not supported: X holds 2j at row 0, column 1"),
+        (
+            np.array([[1, 2j]], dtype=object),
+            ValueError,
+            "Complex data not supported: X holds 2j at row 0, column 1",
+        ),
         ([[1, "a"]], ValueError, "X holds the string 'a' at row 0, column 1"),
         (np.array([["1", "2"]]), ValueError, "X holds the string '1' at row 0, column 0"),
         (np.array([[1, "2"]], dtype=object), ValueError, "X holds the string '2' at row 0, column 1"),
@@ -148,7 +156,9 @@ def test_bad_samples_are_refused_with_place_and_remedy(X, error, message):
 
 
 def test_feature_count_unlike_the_fits():
-    with pytest.raises(ValueError, match="X has 1 features, but KernelRidge is expecting 4 features as input"):
+    with pytest.raises(
+        ValueError, match="X has 1 features, but KernelRidge is expecting 4 features as input"
+    ):
         check_samples(np.ones((2, 1)), n_features=4, owner="KernelRidge")
 
 

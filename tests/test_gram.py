@@ -7,7 +7,11 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator, cg
 from mercer.gram import Gram
 from mercer.kernels import RBF, FunctionKernel, Linear, Polynomial
 
-KERNELS = [RBF(gamma=0.3), 0.5 * RBF(gamma=2.0) + Polynomial(2) * Linear(), FunctionKernel(lambda X, Z: X @ Z.T)]
+KERNELS = [
+    RBF(gamma=0.3),
+    0.5 * RBF(gamma=2.0) + Polynomial(2) * Linear(),
+    FunctionKernel(lambda X, Z: X @ Z.T),
+]
 DTYPES = [np.float32, np.float64]
 
 

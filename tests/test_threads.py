@@ -19,7 +19,9 @@ def machine(monkeypatch):
     return monkeypatch
 
 
-@pytest.mark.parametrize(("n", "expected"), [(None, 8), (3, 3), (-1, 8), (-2, 7), (-100, 1), (np.int64(2), 2), (64, 64)])
+@pytest.mark.parametrize(
+    ("n", "expected"), [(None, 8), (3, 3), (-1, 8), (-2, 7), (-100, 1), (np.int64(2), 2), (64, 64)]
+)
 def test_numbers_as_joblib_reads_them(machine, n, expected):
     assert n_threads(n) == expected
 
@@ -37,7 +39,9 @@ def test_the_cgroups_share_bounds_the_cores(machine, share, expected):
     assert available_cores() == n_threads(None) == expected
 
 
-@pytest.mark.parametrize(("n", "error"), [(0, ValueError), (1.5, TypeError), (True, TypeError), ("2", TypeError)])
+@pytest.mark.parametrize(
+    ("n", "error"), [(0, ValueError), (1.5, TypeError), (True, TypeError), ("2", TypeError)]
+)
 def test_what_is_no_number_of_threads(n, error):
     with pytest.raises(error, match="number of threads"):
         n_threads(n)

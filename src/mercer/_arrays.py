@@ -1,7 +1,8 @@
 """Arrays in: shape, dtype, layout, sparsity and finiteness, each checked once, with errors that say where.
 
-Place on the way: **arrays** → kernel expression → ``gram`` | ``features`` → ``losses`` → ``solvers`` → ``estimators``.
-Nothing here writes to what it was given, and floating-point arrays pass through without a copy.
+Place on the way: **arrays** → kernel expression → ``gram`` | ``features`` → ``losses`` → ``solvers`` →
+``estimators``. Nothing here writes to what it was given, and floating-point arrays pass through without a
+copy.
 """
 
 import os
@@ -24,8 +25,8 @@ __all__ = [
 
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
-#: Functions ``value -> number or ndarray or NotImplemented`` by which automatic differentiation, once imported,
-#: says what a traced value is worth.
+#: Functions ``value -> number or ndarray or NotImplemented`` by which automatic differentiation, once
+#: imported, says what a traced value is worth.
 plain_hooks = []
 
 
@@ -114,8 +115,8 @@ def _numeric_error(X, name):
             return ValueError(f"Complex data not supported: {name} holds {value!r} at {_place(index)}")
         if not _is_word(value) and not _is_number(value):
             return TypeError(
-                f"{name} holds {value!r} at {_place(index)}, and a number's argument must be a string or a real "
-                f"number, not {type(value).__name__!r}; convert or drop it first"
+                f"{name} holds {value!r} at {_place(index)}, and a number's argument must be a string or a "
+                f"real number, not {type(value).__name__!r}; convert or drop it first"
             )
     return ValueError(f"{name} cannot be converted to numbers")
 
@@ -130,7 +131,9 @@ def _to_float(X, name):
         raise ValueError(f"{name} is not a rectangular array: {error}") from None
     kind = X.dtype.kind
     if kind == "c":
-        raise ValueError(f"Complex data not supported: {name} has dtype {X.dtype}; pass real and imaginary parts apart")
+        raise ValueError(
+            f"Complex data not supported: {name} has dtype {X.dtype}; pass real and imaginary parts apart"
+        )
     if kind in "US":
         raise _numeric_error(X.astype(object), name)
     if kind == "O":
@@ -149,7 +152,9 @@ def _to_float(X, name):
 def _check_csr(X, name):
     """Canonical CSR (sorted, duplicates added up) with float data; the caller's matrix stays as it is."""
     if X.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: {name} has dtype {X.dtype}; pass real and imaginary parts apart")
+        raise ValueError(
+            f"Complex data not supported: {name} has dtype {X.dtype}; pass real and imaginary parts apart"
+        )
     if X.ndim != 2:
         raise ValueError(f"{name} must have 2 dimensions (rows are samples), got shape {X.shape}")
     data = _to_float(X.data, name) if X.format == "csr" else None
@@ -173,7 +178,9 @@ def _check_csr(X, name):
 def _check_shape(X, name, n_features, min_samples, owner):
     n, d = X.shape
     if n < min_samples:
-        raise ValueError(f"{name} has {n} sample(s) (shape={X.shape}) while a minimum of {min_samples} is required.")
+        raise ValueError(
+            f"{name} has {n} sample(s) (shape={X.shape}) while a minimum of {min_samples} is required."
+        )
     if n_features is not None and d != n_features:
         raise ValueError(
             f"{name} has {d} features, but {owner} is expecting {n_features} features as input; "
@@ -222,7 +229,8 @@ def check_samples(X, *, name="X", n_features=None, allow_sparse=True, min_sample
     if sp.issparse(X):
         if not allow_sparse:
             raise TypeError(
-                f"{name} is a sparse {X.format} matrix, but dense data is required here; convert it with {name}.toarray()"
+                f"{name} is a sparse {X.format} matrix, but dense data is required here; "
+                f"convert it with {name}.toarray()"
             )
         X = _check_csr(X, name)
         _check_shape(X, name, n_features, min_samples, owner)
@@ -289,14 +297,19 @@ def check_targets(y, n_samples, *, name="y", owner="the estimator"):
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
     if sp.issparse(y):
-        raise TypeError(f"{name} is a sparse {y.format} matrix, but dense data is required here; use {name}.toarray()")
+        raise TypeError(
+            f"{name} is a sparse {y.format} matrix, but dense data is required here; use {name}.toarray()"
+        )
     if not (type(y) is np.ndarray and y.dtype in _FLOATS):
         y = _to_float(y, name)
     if y.ndim not in (1, 2):
-        raise ValueError(f"{name} should be a 1d array, or 2d with one column per target, got shape {y.shape}")
+        raise ValueError(
+            f"{name} should be a 1d array, or 2d with one column per target, got shape {y.shape}"
+        )
     if y.shape[0] != n_samples:
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: X has {n_samples} rows, {name} has {y.shape[0]}"
+            "Found input variables with inconsistent numbers of samples: "
+            f"X has {n_samples} rows, {name} has {y.shape[0]}"
         )
     if y.ndim == 2 and y.shape[1] == 0:
         raise ValueError(f"{name} has no columns (shape={y.shape}); give at least one target")
@@ -304,7 +317,8 @@ def check_targets(y, n_samples, *, name="y", owner="the estimator"):
         index, count = _first_bad(y)
         got = "NaN" if np.isnan(y[index]) else f"infinity or a value too large for {y.dtype!r}"
         raise ValueError(
-            f"Input {name} contains {got}.\nThe first is at {_place(index)}, {count} in all; drop those rows first"
+            f"Input {name} contains {got}.\n"
+            f"The first is at {_place(index)}, {count} in all; drop those rows first"
         )
     return y
 
@@ -341,7 +355,9 @@ def check_weights(sample_weight, n_samples, *, name="sample_weight"):
         raise ValueError(f"{name} has {weights.shape[0]} entries, but X has {n_samples} rows")
     _check_finite(weights, name)
     if not np.any(weights > 0):
-        raise ValueError(f"{name} has no positive entry (all are zero or less: every row of such a weight counts as absent)")
+        raise ValueError(
+            f"{name} has no positive entry (all are zero or less, and such a row counts as absent)"
+        )
     return weights
 
 
@@ -415,6 +431,7 @@ def check_output(n, m, dtype):
     free = available_memory()
     if need > free:
         raise ValueError(
-            f"a {n} x {m} kernel matrix of {dtype} needs {readable_size(need)}, and {readable_size(free)} are available; "
+            f"a {n} x {m} kernel matrix of {dtype} needs {readable_size(need)}, and {readable_size(free)} are "
+            "available; "
             "k.gram(X, Z) is an operator that multiplies by it (k.gram(X, Z) @ V) without forming it"
         )

@@ -109,13 +109,16 @@ def n_threads(n=None):
     except TypeError:
         raise TypeError(f"the number of threads must be an integer or None, got {n!r}") from None
     if count == 0:
-        raise ValueError("the number of threads is 0; use None for the default, -1 for all cores, or a positive number")
+        raise ValueError(
+            "the number of threads is 0; use None for the default, -1 for all cores, or a positive number"
+        )
     return count if count > 0 else max(1, available_cores() + 1 + count)
 
 
 @lru_cache(maxsize=1)
 def _controller():
-    # Looking the loaded libraries up takes milliseconds, so it is done once; SciPy's LAPACK must be there by then.
+    # Looking the loaded libraries up takes milliseconds, so it is done once; SciPy's LAPACK must be there by
+    # then.
     import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
@@ -133,8 +136,9 @@ def blas_threads(n=None):
     """
     wanted = n_threads(n)
     counts = [library.num_threads for library in _controller().lib_controllers if library.user_api == "blas"]
-    # None only ever lowers: a limit that the caller has set around us stands. And where nothing changes, nothing is
-    # set, since the setting belongs to the whole process and restoring it would race with other threads' fits.
+    # None only ever lowers: a limit that the caller has set around us stands. And where nothing changes,
+    # nothing is set, since the setting belongs to the whole process and restoring it would race with other
+    # threads' fits.
     if all(count == wanted or (n is None and count < wanted) for count in counts):
         yield
         return

@@ -1,4 +1,4 @@
-"""The Gram matrix as an operator: products, rows, the diagonal, and the matrix itself only when it is asked for.
+"""The Gram matrix as an operator: products, rows, the diagonal, and the matrix itself only when asked for.
 
 Place on the way: arrays → kernel expression → **gram** → ``solvers`` → ``estimators``.
 """
@@ -102,7 +102,9 @@ class Gram(LinearOperator):
         if V.ndim not in (1, 2) or V.shape[0] != self.shape[1]:
             raise ValueError(f"V must have {self.shape[1]} rows, one per column of K, got shape {V.shape}")
         if V.dtype.kind not in "fiub":
-            raise ValueError(f"V must hold real numbers, got dtype {V.dtype}; multiply real and imaginary parts apart")
+            raise ValueError(
+                f"V must hold real numbers, got dtype {V.dtype}; multiply real and imaginary parts apart"
+            )
         return self._matvec(V) if V.ndim == 1 else self._matmat(V)
 
     def __matmul__(self, V):
@@ -167,8 +169,8 @@ class Gram(LinearOperator):
         Parameters
         ----------
         out : ndarray of shape (n, m) or None
-            Where to write it, of the operator's dtype and any strides; page faults of fresh memory are a large
-            part of the time of a small-dimensional kernel.
+            Where to write it, of the operator's dtype and any strides; page faults of fresh memory are a
+            large part of the time of a small-dimensional kernel.
 
         Returns
         -------
@@ -216,7 +218,8 @@ class Gram(LinearOperator):
         V, C = np.asarray(V), np.asarray(C)
         if V.shape[:1] != self.shape[1:] or C.shape[:1] != self.shape[:1] or V.shape[1:] != C.shape[1:]:
             raise ValueError(
-                f"K @ V with K of shape {self.shape} takes V and a cotangent of the product, got {V.shape} and {C.shape}"
+                f"K @ V with K of shape {self.shape} takes V and a cotangent of the product, got {V.shape} "
+                f"and {C.shape}"
             )
         pair = (C.reshape(len(C), -1).astype(np.float64), V.reshape(len(V), -1).astype(np.float64))
         dX, dZ, dparams = self._samples.pullback(pair, n_threads=self.n_threads)

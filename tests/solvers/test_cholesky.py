@@ -55,7 +55,9 @@ class TestBreakdown:
         ],
     )
     def test_names_the_pivot_and_the_remedy(self, K, pivot, value):
-        with pytest.raises(NotPositiveDefinite, match=f"not positive definite at pivot {pivot} .*raise alpha above") as info:
+        with pytest.raises(
+            NotPositiveDefinite, match=f"not positive definite at pivot {pivot} .*raise alpha above"
+        ) as info:
             factorize(K.copy(), 0.0)
         assert info.value.pivot == pivot
         assert info.value.value == pytest.approx(value, abs=1e-15)
@@ -102,12 +104,16 @@ class TestMixedPrecision:
             # sᵀX = 0 up to rounding of its terms.
             assert np.all(np.abs(s @ X) <= 1e-12 * (s @ np.abs(X)))
         # The residual of a backward stable solver: eps times ‖K‖‖X‖ + ‖B‖.
-        size = np.finfo(float).eps * (np.linalg.norm(K) * np.linalg.norm(X, axis=0) + np.linalg.norm(B, axis=0))
+        size = np.finfo(float).eps * (
+            np.linalg.norm(K) * np.linalg.norm(X, axis=0) + np.linalg.norm(B, axis=0)
+        )
         assert np.all(np.linalg.norm(left, axis=0) <= 8 * size)
         assert residual <= 8 * np.max(size / np.linalg.norm(B, axis=0))
 
     @pytest.mark.parametrize(
-        "K", [1e39 * np.eye(3), np.ones((3, 3)), np.diag([1.0, -1.0, 1.0]), np.diag([1.0, 1e-60, 1.0])], ids=repr
+        "K",
+        [1e39 * np.eye(3), np.ones((3, 3)), np.diag([1.0, -1.0, 1.0]), np.diag([1.0, 1e-60, 1.0])],
+        ids=repr,
     )
     def test_declines_what_float32_does_not_carry(self, K):
         assert solve_mixed(K, 0.0, np.ones((3, 1))) is None

@@ -140,7 +140,9 @@ class TestWoodbury:
         V = rng.normal(size=(40, 3))
         applied = Woodbury(low_rank, alphas)(V, np.arange(3))
         for j, alpha in enumerate(alphas):
-            np.testing.assert_allclose(applied[:, j], np.linalg.solve(F.T @ F + alpha * np.eye(40), V[:, j]), rtol=1e-9)
+            np.testing.assert_allclose(
+                applied[:, j], np.linalg.solve(F.T @ F + alpha * np.eye(40), V[:, j]), rtol=1e-9
+            )
         np.testing.assert_allclose(Woodbury(low_rank, alphas)(V[:, 1:2], np.array([1])), applied[:, 1:2])
 
     def test_alpha_zero_stays_regular(self, rng):

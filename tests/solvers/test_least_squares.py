@@ -65,7 +65,9 @@ class TestRidge:
             return value, np.append(gradient, 2 * fit_intercept * (w @ error))
 
         a, b = solve(K, y, alpha, sample_weight=weights, fit_intercept=fit_intercept)
-        found = minimize(cost, np.zeros(len(K) + 1), jac=True, method="BFGS", options={"gtol": 1e-7, "maxiter": 3000})
+        found = minimize(
+            cost, np.zeros(len(K) + 1), jac=True, method="BFGS", options={"gtol": 1e-7, "maxiter": 3000}
+        )
         ours = cost(np.append(a, b))[0]
         assert ours <= found.fun * (1 + 1e-12)
         assert ours == pytest.approx(found.fun, rel=1e-6)
@@ -191,7 +193,10 @@ def test_float64_takes_over_where_float32_fails(monkeypatch, rng):
 def test_falling_short_warns_with_the_residual(data):
     _, K, y = data
     options = {"diagonal": K.diagonal(), "rows": lambda index: K[index], "max_rank": 1}
-    with pytest.warns(ConvergenceWarning, match=r"stopped at a residual of .* after 2 iterations, short of tol=1.0e-10; raise max_iter"):
+    with pytest.warns(
+        ConvergenceWarning,
+        match=r"stopped at a residual of .* after 2 iterations, short of tol=1.0e-10; raise max_iter",
+    ):
         outcome = ridge_cg(lambda V: K @ V, y, np.full(2, 1e-4), tol=1e-10, max_iter=2, **options)
     assert not outcome.converged
     assert outcome.residual > 1e-10
@@ -205,14 +210,18 @@ def test_a_bad_fast_product_is_found_out(data):
         warnings.simplefilter("error")
         outcome = ridge_cg(lambda V: K @ V, y, np.full(2, 0.1), fast=lambda V: bad @ V, **options)
     assert outcome.converged
-    np.testing.assert_allclose(K @ outcome.solution, K @ ridge(K, y, 0.1, fit_intercept=True)[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        K @ outcome.solution, K @ ridge(K, y, 0.1, fit_intercept=True)[0], rtol=1e-5, atol=1e-6
+    )
 
 
 def test_a_fast_product_is_refined(data):
     _, K, y = data
     options = {"diagonal": K.diagonal(), "rows": lambda index: K[index], "max_rank": 10, "tol": 1e-10}
     single = K.astype(np.float32)
-    outcome = ridge_cg(lambda V: K @ V, y, np.full(2, 0.1), fast=lambda V: single @ V.astype(np.float32), **options)
+    outcome = ridge_cg(
+        lambda V: K @ V, y, np.full(2, 0.1), fast=lambda V: single @ V.astype(np.float32), **options
+    )
     assert outcome.residual <= 1e-10
 
 

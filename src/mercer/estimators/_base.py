@@ -59,8 +59,13 @@ def check_number(name, value, *, above=None, least=None, integer=False, none=Fal
     number = plain(value)
     kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
     if isinstance(number, bool | np.bool_) or not isinstance(number, kinds):
-        raise TypeError(f"{name} must be {'an integer' if integer else 'a number'}{' or None' if none else ''}, got {value!r}")
-    if not number == number or (above is not None and number <= above) or (least is not None and number < least):
+        kind = ("an integer" if integer else "a number") + (" or None" if none else "")
+        raise TypeError(f"{name} must be {kind}, got {value!r}")
+    if (
+        not number == number
+        or (above is not None and number <= above)
+        or (least is not None and number < least)
+    ):
         bound = f"larger than {above}" if above is not None else f"at least {least}"
         raise ValueError(f"{name} must be {bound}, got {value!r}")
 
@@ -120,8 +125,8 @@ class PairwiseFunction:
 class KernelEstimator(BaseEstimator):
     """An estimator with a ``kernel`` parameter: expression, name or callable.
 
-    Subclasses have the parameters ``kernel``, and ``gamma``, ``degree``, ``coef0``, ``kernel_params`` for names and
-    callables.
+    Subclasses have the parameters ``kernel``, and ``gamma``, ``degree``, ``coef0``, ``kernel_params`` for
+    names and callables.
     """
 
     def set_params(self, **params):
@@ -136,7 +141,11 @@ class KernelEstimator(BaseEstimator):
         -------
         self
         """
-        inner = {key.removeprefix("kernel__"): params.pop(key) for key in list(params) if key.startswith("kernel__")}
+        inner = {
+            key.removeprefix("kernel__"): params.pop(key)
+            for key in list(params)
+            if key.startswith("kernel__")
+        }
         if not inner:
             return super().set_params(**params)
         kernel = params.get("kernel", self.kernel)
@@ -226,8 +235,8 @@ class KernelEstimator(BaseEstimator):
     def _require_fit(self, attribute):
         if attribute not in self.__dict__:
             raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
-                "using this estimator."
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments "
+                "before using this estimator."
             )
 
 
@@ -253,7 +262,9 @@ def own_rows(X, index=None):
 def _check_precomputed(K):
     n, m = K.shape
     if n != m:
-        raise ValueError(f"kernel='precomputed' needs a square matrix at fit, got shape {K.shape}; pass k(X_train)")
+        raise ValueError(
+            f"kernel='precomputed' needs a square matrix at fit, got shape {K.shape}; pass k(X_train)"
+        )
     # Every rounding of a real kernel is well below this; a solver reads one triangle only.
     limit = 1e-5 * max(float(np.max(np.abs(K.diagonal()))), np.finfo(K.dtype).tiny)
     for start in range(0, n, 1024):
@@ -261,6 +272,7 @@ def _check_precomputed(K):
         if gap.max() > limit:
             i, j = np.unravel_index(int(np.argmax(gap)), gap.shape)
             raise ValueError(
-                f"kernel='precomputed' needs a symmetric matrix at fit, but entries ({start + i}, {j}) and ({j}, "
-                f"{start + i}) are {K[start + i, j]!r} and {K[j, start + i]!r}; symmetrise it with (K + K.T) / 2"
+                f"kernel='precomputed' needs a symmetric matrix at fit, but entries ({start + i}, {j}) and "
+                f"({j}, {start + i}) are {K[start + i, j]!r} and {K[j, start + i]!r}; symmetrise it with "
+                "(K + K.T) / 2"
             )

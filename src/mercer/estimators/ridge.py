@@ -21,27 +21,29 @@ __all__ = ["KernelRidge"]
 _SOLVERS = ("auto", "cholesky", "cg")
 #: Below so many rows LAPACK's own choice of threads is left alone: setting it takes longer than the solve.
 _PIN_FROM = 512
-#: From so many rows on "cg" multiplies by a float32 matrix, and by the float64 one for the residuals of each round.
+#: From so many rows on "cg" multiplies by a float32 matrix, and by the float64 one for the residuals of each
+#: round.
 _SINGLE_FROM = 2000
 
 
 class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
-    """Ridge regression in a kernel's feature space, exactly, or at large n by preconditioned conjugate gradients.
+    """Ridge regression in a kernel's feature space: exact, or iterative where n is large.
 
-    Minimises Σ wᵢ (b + hᵢᵀz − yᵢ)² + α zᵀHz over dual coefficients z and an intercept b that is not penalised, where
-    H is the kernel matrix of the training rows and hᵢ its columns.
+    Minimises Σ wᵢ (b + hᵢᵀz − yᵢ)² + α zᵀHz over dual coefficients z and an intercept b that is not
+    penalised, where H is the kernel matrix of the training rows and hᵢ its columns.
 
     Parameters
     ----------
     alpha : float or array_like of shape (t,), default=1.0
-        Strength of the penalty, one for all targets or one each. 0 is kernelised least squares, and needs a regular
-        kernel matrix.
+        Strength of the penalty, one for all targets or one each. 0 is kernelised least squares, and needs a
+        regular kernel matrix.
     kernel : Kernel, str or callable, default="linear"
-        An expression such as ``0.5 * RBF(2.0) + Polynomial(3)``; a name ("linear", "poly", "rbf", "laplacian",
-        "sigmoid", "cosine", "chi2", "fourier", "precomputed"); or ``f(x_row, z_row, **kernel_params) -> float``.
+        An expression such as ``0.5 * RBF(2.0) + Polynomial(3)``; a name ("linear", "poly", "rbf",
+        "laplacian", "sigmoid", "cosine", "chi2", "fourier", "precomputed"); or a callable
+        ``f(x_row, z_row, **kernel_params) -> float``.
     gamma : float, "scale", "auto" or None, default=None
-        For names. None and "auto" are 1 / n_features (1 for "chi2"), "scale" 1 / (n_features · X.var()); the number is
-        fixed at `fit`.
+        For names. None and "auto" are 1 / n_features (1 for "chi2"), "scale" 1 / (n_features · X.var()); the
+        number is fixed at `fit`.
     degree : int, default=3
         For "poly" and "fourier".
     coef0 : float, default=1
@@ -51,15 +53,15 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
     fit_intercept : bool, default=True
         Whether to fit b. scikit-learn's ``KernelRidge`` has none.
     solver : {"auto", "cholesky", "cg"}, default="auto"
-        "cholesky" is exact and stores the matrix; "cg" iterates on products with it and stores a factor of low rank.
-        "auto" takes "cholesky" while the float64 matrix fits `memory_budget`.
+        "cholesky" is exact and stores the matrix; "cg" iterates on products with it and stores a factor of
+        low rank. "auto" takes "cholesky" while the float64 matrix fits `memory_budget`.
     tol : float, default=1e-6
         For "cg": residual of the linear system over the norm of the centred targets.
     max_iter : int or None, default=None
         For "cg": products with the matrix at most; None is 1000.
     memory_budget : float, default=1e9
-        Bytes that the kernel matrix may take under "auto" (1e9 is n = 11180), and twice what "cg" may spend on its
-        preconditioner.
+        Bytes that the kernel matrix may take under "auto" (1e9 is n = 11180), and twice what "cg" may spend
+        on its preconditioner.
     precond_rank : int or None, default=None
         For "cg": rank of the preconditioner at most; None stops where more would not pay.
     store_factor : bool, default=False
@@ -92,7 +94,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
     residual_ : float
         The relative residual at the end, the largest over the targets.
     solver_used_ : str
-        "cholesky", "cholesky, float32 refined" (a float32 factor that preconditions float64 residuals) or "cg".
+        "cholesky", "cholesky, float32 refined" (a float32 factor that preconditions float64 residuals) or
+        "cg".
 
     Raises
     ------
@@ -292,8 +295,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
     def leave_one_out_(self):
         """``y − ŷ₋ᵢ``: each target less its prediction by the fit without that row; of y's shape.
 
-        In closed form, on first access. It takes a Cholesky factor of the n×n matrix, whatever solver was used. A row
-        of weight ≤ 0 is in no fit, and has the residual of the fit.
+        In closed form, on first access. It takes a Cholesky factor of the n×n matrix, whatever solver was
+        used. A row of weight ≤ 0 is in no fit, and has the residual of the fit.
         """
         self._require_fit("dual_coef_")
         if self._loo is None:
@@ -321,7 +324,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
 
 class _Problem:
-    """One ridge problem: which rows count, the square roots of their weights, and K in the forms that solvers want.
+    """One ridge problem: which rows count, the roots of their weights, and K in the forms that solvers want.
 
     Parameters
     ----------
@@ -358,7 +361,7 @@ class _Problem:
         return X[np.ix_(self.kept, self.kept)] if self.precomputed else own_rows(X, self.kept)
 
     def matrix(self, n_jobs, fitted=None):
-        """K of the rows that count, a float64 array of its own; `fitted` are ``X_fit_`` once the fit is over."""
+        """K of the rows that count, a new float64 array; `fitted` are ``X_fit_`` once the fit is over."""
         check_output(self.n, self.n, np.float64)
         if fitted is None:
             X = self._samples(self._X)

@@ -3,7 +3,7 @@
 Place on the way: kernel expression → ``gram`` → **solvers** → ``estimators``.
 """
 
-from .outcome import NotPositiveDefinite, Outcome
 from .least_squares import ridge, ridge_loo
+from .outcome import NotPositiveDefinite, Outcome
 
 __all__ = ["NotPositiveDefinite", "Outcome", "ridge", "ridge_loo"]

@@ -12,18 +12,19 @@ from .outcome import NotPositiveDefinite
 
 __all__ = ["MIXED_FROM", "Factor", "factorize", "solve_mixed"]
 
-#: From this many rows on, a float32 factor that preconditions float64 residuals is tried first: 7.8 ms against 10 at
-#: n = 1000, 22 against 32 at 1500, 275 against 466 at 4000 (kin40k, alpha from 1 to 1e-6, one thread).
+#: From this many rows on, a float32 factor that preconditions float64 residuals is tried first: 7.8 ms
+#: against 10 at n = 1000, 22 against 32 at 1500, 275 against 466 at 4000 (kin40k, alpha from 1 to 1e-6, one
+#: thread).
 MIXED_FROM = 1000
 
 _EPS = np.finfo(np.float64).eps
-#: Up to so many columns the matrix-vector routines beat the matrix-matrix ones (22 ms against 2 x 4 for a symmetric
-#: product of two columns at n = 4000, 13 against 2 x 2.8 for a pair of triangular solves).
+#: Up to so many columns the matrix-vector routines beat the matrix-matrix ones (22 ms against 2 x 4 for a
+#: symmetric product of two columns at n = 4000, 13 against 2 x 2.8 for a pair of triangular solves).
 _FEW = 4
 
 
 def _fortran(K):
-    """K, or for a C-contiguous symmetric K its transpose: Fortran order without a copy, as LAPACK wants it."""
+    """K, or a C-contiguous symmetric K's transpose: Fortran order without a copy, as LAPACK wants it."""
     if K.dtype != np.float64:
         raise TypeError(f"the solvers work in float64, got {K.dtype}")
     if K.flags.f_contiguous:
@@ -34,7 +35,7 @@ def _fortran(K):
 
 
 def _pivot_error(n):
-    """Rounding of a pivot over its diagonal entry: it grows like the square root of the steps; 8 is for bad luck."""
+    """Rounding of a pivot over its diagonal entry: it grows like √steps; 8 is for bad luck."""
     return 8 * np.sqrt(n) * _EPS
 
 
@@ -43,7 +44,9 @@ def _breakdown(A, diagonal, i, alpha):
     row = A[:i, i].copy()  # the upper triangle still holds the matrix
     part = lapack.dtrtrs(np.asfortranarray(A[:i, :i]), row, lower=1)[0] if i else row
     pivot = float(diagonal[i] - part @ part)
-    floor = max(abs(pivot) if np.isfinite(pivot) else 0.0, 2 * _pivot_error(len(diagonal)) * np.abs(diagonal).max())
+    floor = max(
+        abs(pivot) if np.isfinite(pivot) else 0.0, 2 * _pivot_error(len(diagonal)) * np.abs(diagonal).max()
+    )
     raised = max(10.0 ** np.ceil(np.log10(floor)) if floor > 0 else 1e-10, 10 * alpha)
     return NotPositiveDefinite(i, pivot, f"raise alpha above {raised:.0e}, or drop rows that repeat others")
 
@@ -146,7 +149,8 @@ def factorize(K, alpha):
     A.flat[:: len(A) + 1] = diagonal
     L, info = lapack.dpotrf(A, lower=1, clean=0, overwrite_a=1)
     done = info - 1 if info else len(A)
-    # A breakdown may come a few steps after the pivot that was rounding error already: that one is to be named.
+    # A breakdown may come a few steps after the pivot that was rounding error already: that one is to be
+    # named.
     small = L.diagonal()[:done] ** 2 <= _pivot_error(len(A)) * diagonal[:done]
     if small.any() or info:
         raise _breakdown(L, diagonal, int(np.argmax(small)) if small.any() else done, alpha)
@@ -156,8 +160,8 @@ def factorize(K, alpha):
 def solve_mixed(K, alpha, B, constraint=None, max_iter=25):
     """Solve ``(K + alpha I) X + s bᵀ = B`` to float64 accuracy with a float32 factor; K stays as it is.
 
-    The float32 factor costs half of a float64 one. It preconditions conjugate gradients on float64 products, which
-    need a handful of steps unless the matrix is too ill-conditioned for float32 to see.
+    The float32 factor costs half of a float64 one. It preconditions conjugate gradients on float64 products,
+    which need a handful of steps unless the matrix is too ill-conditioned for float32 to see.
 
     Parameters
     ----------
@@ -175,8 +179,8 @@ def solve_mixed(K, alpha, B, constraint=None, max_iter=25):
     Returns
     -------
     tuple of (X, b, residual) or None
-        The solution, b of shape (t,), and the largest relative residual. None where float32 does not carry the
-        problem: then a float64 factor is needed.
+        The solution, b of shape (t,), and the largest relative residual. None where float32 does not carry
+        the problem: then a float64 factor is needed.
     """
     A = _fortran(K)
     original = A.diagonal().copy()

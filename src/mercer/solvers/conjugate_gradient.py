@@ -1,7 +1,7 @@
 """Preconditioned conjugate gradients for several right-hand sides at once.
 
-The matrix is only ever a function ``V -> A @ V``. An unpenalised intercept is a linear constraint, and is kept by
-projection (Gould, Hribar & Nocedal 2001), which costs no second right-hand side.
+The matrix is only ever a function ``V -> A @ V``. An unpenalised intercept is a linear constraint, and is
+kept by projection (Gould, Hribar & Nocedal 2001), which costs no second right-hand side.
 """
 
 from dataclasses import dataclass
@@ -52,14 +52,16 @@ class _Projection:
         Z -= self.W[:, columns] * ((self.s @ Z) / self.scale[columns])
 
 
-def conjugate_gradient(apply, B, precondition, *, target, max_iter, constraint=None, on_step=None, patience=None):
+def conjugate_gradient(
+    apply, B, precondition, *, target, max_iter, constraint=None, on_step=None, patience=None
+):
     """Solve ``A X = B`` column by column, with one product ``A @ P`` a step for all the columns.
 
     Parameters
     ----------
     apply : callable
-        ``apply(V, columns) -> A V``, A symmetric positive definite (on the constraint), V of shape (n, len(columns));
-        it may depend on the column.
+        ``apply(V, columns) -> A V``, A symmetric positive definite (on the constraint), V of shape (n,
+        len(columns)); it may depend on the column.
     B : ndarray of shape (n, t)
         Right-hand sides; kept as they are.
     precondition : callable
@@ -81,8 +83,8 @@ def conjugate_gradient(apply, B, precondition, *, target, max_iter, constraint=N
 
     References
     ----------
-    Gould, Hribar & Nocedal, "On the solution of equality constrained quadratic programming problems arising in
-    optimization", SIAM J. Sci. Comput. 23 (2001), algorithm II with residual update.
+    Gould, Hribar & Nocedal, "On the solution of equality constrained quadratic programming problems arising
+    in optimization", SIAM J. Sci. Comput. 23 (2001), algorithm II with residual update.
     """
     n, t = B.shape
     columns = np.arange(t)

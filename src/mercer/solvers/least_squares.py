@@ -1,10 +1,11 @@
-"""Kernel ridge: the regularised least-squares problem and its two exact routes, and leave-one-out in closed form.
+"""Kernel ridge: the regularised least-squares problem, two routes, and leave-one-out in closed form.
 
 With dual coefficients a, weights W = S² and one intercept b,
 
     minimise Σ wᵢ (b + (K a)ᵢ − yᵢ)² + α aᵀ K a     (MLR7 7.31)
 
-has a = S c with (S K S + α I) c + S1 b = S y and (S1)ᵀ c = 0: a symmetric form that a small weight does not spoil.
+has a = S c with (S K S + α I) c + S1 b = S y and (S1)ᵀ c = 0: a symmetric form that a small weight does not
+spoil.
 """
 
 import numpy as np
@@ -221,7 +222,8 @@ def ridge_cg(
     rng : RandomState or Generator
         Draws the pivots.
     fast : callable or None
-        A cheaper, less exact ``V -> K @ V``. Then the residual is worked out anew by `operator` after each round.
+        A cheaper, less exact ``V -> K @ V``. Then the residual is worked out anew by `operator` after each
+        round.
     on_step : callable or None
         ``on_step(n_iter, relative_residual)``.
     warn : bool
@@ -259,7 +261,9 @@ def ridge_cg(
     reached, n_iter, stuck = np.where(size > 0, 1.0, 0.0), 0, 0
     while np.any(reached > tol) and n_iter < max_iter and stuck < 2:
         # A cheap product is good for some digits a round; what it missed comes back with the next residual.
-        goal = tol * size if inner is exact else np.maximum(0.3 * tol * size, 1e-3 * np.linalg.norm(R, axis=0))
+        goal = (
+            tol * size if inner is exact else np.maximum(0.3 * tol * size, 1e-3 * np.linalg.norm(R, axis=0))
+        )
         start = n_iter
         iterate = conjugate_gradient(
             inner,
@@ -286,7 +290,9 @@ def ridge_cg(
     converged = bool(np.all(reached <= tol))
     worst = float(np.max(reached))
     if warn and not converged:
-        remedy = "raise max_iter or alpha" if n_iter >= max_iter else "raise alpha or tol: rounding allows no less"
+        remedy = (
+            "raise max_iter or alpha" if n_iter >= max_iter else "raise alpha or tol: rounding allows no less"
+        )
         warn_unconverged("conjugate gradients", worst, tol, n_iter, remedy, stacklevel=4)
     dual = weigh(X)
     return Outcome(dual, mean + shift, "cg", n_iter=max(n_iter, 1), residual=worst, converged=converged)
@@ -339,12 +345,16 @@ def check_alpha(alpha, n_targets):
     if isinstance(alpha, bool | str):
         raise TypeError(f"alpha must be a nonnegative number or one per target, got {alpha!r}")
     if alphas.ndim > 1 or (alphas.ndim == 1 and len(alphas) not in (1, n_targets)):
-        raise ValueError(f"alpha must be one number or one per target ({n_targets}), got shape {alphas.shape}")
+        raise ValueError(
+            f"alpha must be one number or one per target ({n_targets}), got shape {alphas.shape}"
+        )
     bad = ~(np.isfinite(alphas) & (alphas >= 0))
     if bad.any():
         place = "" if alphas.ndim == 0 else f" at index {int(np.argmax(bad))}"
         got = float(alphas) if alphas.ndim == 0 else float(alphas[bad][0])
-        raise ValueError(f"alpha must be finite and not negative, got {got!r}{place}; use a small positive number")
+        raise ValueError(
+            f"alpha must be finite and not negative, got {got!r}{place}; use a small positive number"
+        )
     return np.broadcast_to(alphas, (n_targets,)).astype(np.float64)
 
 
@@ -421,7 +431,8 @@ def ridge_loo(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
 
     References
     ----------
-    MLR7 7.3; the block inverse gives ``(P y)ᵢ / Pᵢᵢ`` with P = G⁻¹, less ``uuᵀ/(1ᵀu)``, u = G⁻¹1, for the intercept.
+    MLR7 7.3; the block inverse gives ``(P y)ᵢ / Pᵢᵢ`` with P = G⁻¹, less ``uuᵀ/(1ᵀu)``, u = G⁻¹1, for the
+    intercept.
     """
     K = K if isinstance(K, LinearOperator) else np.asarray(K)
     y, Y, alphas, s, keep = _functional(K, y, alpha, sample_weight)

@@ -87,7 +87,8 @@ def warn_unconverged(name, reached, tol, n_iter, remedy, stacklevel=3):
         As in ``warnings.warn``.
     """
     warnings.warn(
-        f"{name} stopped at a residual of {reached:.1e} after {n_iter} iterations, short of tol={tol:.1e}; {remedy}",
+        f"{name} stopped at a residual of {reached:.1e} after {n_iter} iterations, short of tol={tol:.1e}; "
+        f"{remedy}",
         ConvergenceWarning,
         stacklevel=stacklevel,
     )

@@ -1,7 +1,8 @@
 """Randomly pivoted Cholesky, and the preconditioner that it makes.
 
-A low-rank factor ``F Fᵀ ≈ K`` is grown block by block from rows of K alone. Candidates are drawn in proportion to
-what is left of the diagonal; a rejection step makes a block as good as pivots drawn one after the other.
+A low-rank factor ``F Fᵀ ≈ K`` is grown block by block from rows of K alone. Candidates are drawn in
+proportion to what is left of the diagonal; a rejection step makes a block as good as pivots drawn one after
+the other.
 """
 
 from dataclasses import dataclass, field
@@ -14,8 +15,8 @@ __all__ = ["LowRank", "Woodbury", "pivoted_cholesky"]
 _BLOCK = 128
 #: Multiply-adds that one entry of a lazy float32 Gram product counts for, against those of matrix products.
 ENTRY_COST = 16
-#: Up to this trace over alpha the factor is kept in float32: the preconditioner's smallest values, alpha over the
-#: largest eigenvalue of K, then still stand out of rounding.
+#: Up to this trace over alpha the factor is kept in float32: the preconditioner's smallest values, alpha over
+#: the largest eigenvalue of K, then still stand out of rounding.
 _SINGLE_UP_TO = 2e6
 
 
@@ -59,8 +60,8 @@ def _accept(H, left, rng):
 def _enough(history, n, alpha):
     """Whether a larger rank would cost more than the steps of conjugate gradients that it saves.
 
-    Steps fall like the square root of the trace left over alpha (a factor 0.3 was measured on kin40k for alpha from
-    1 to 1e-3); a rank r costs about 1.5 n r² multiply-adds (F and F Fᵀ), a step ENTRY_COST n².
+    Steps fall like the square root of the trace left over alpha (a factor 0.3 was measured on kin40k for
+    alpha from 1 to 1e-3); a rank r costs about 1.5 n r² multiply-adds (F and F Fᵀ), a step ENTRY_COST n².
     """
     rank, left = history[-1]
     steps = 0.3 * np.sqrt(left / alpha) if alpha > 0 else np.inf
@@ -87,7 +88,8 @@ def pivoted_cholesky(diagonal, rows, max_rank, *, rng, alpha=0.0, rtol=1e-12, bl
     rng : RandomState or Generator
         Draws the pivots.
     alpha : float
-        What will be added to the diagonal: with it the rank stops where more would not pay; 0 uses `max_rank`.
+        What will be added to the diagonal: with it the rank stops where more would not pay; 0 uses
+        `max_rank`.
     rtol : float
         Stop when so little of the trace is left.
     block : int
@@ -99,14 +101,16 @@ def pivoted_cholesky(diagonal, rows, max_rank, *, rng, alpha=0.0, rtol=1e-12, bl
 
     References
     ----------
-    Chen, Epperly, Tropp & Webber, "Randomly pivoted Cholesky" (2023); Epperly, Tropp & Webber, "Embrace rejection:
-    kernel matrix approximation by accelerated randomly pivoted Cholesky" (2024).
+    Chen, Epperly, Tropp & Webber, "Randomly pivoted Cholesky" (2023); Epperly, Tropp & Webber, "Embrace
+    rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky" (2024).
     """
     n = len(diagonal)
     left = np.maximum(np.asarray(diagonal, dtype=np.float64), 0).copy()
     total = left.sum()
     single = alpha > 0 and total <= _SINGLE_UP_TO * alpha
-    F = np.empty((max_rank, n), np.float32 if single else np.float64)  # memory that is not reached is never touched
+    F = np.empty(
+        (max_rank, n), np.float32 if single else np.float64
+    )  # memory that is not reached is never touched
     pivots, rank, history = [], 0, []
     while rank < max_rank and left.sum() > rtol * total:
         cumulative = np.cumsum(left)
