@@ -142,12 +142,11 @@ cdef class Run:
     def __cinit__(self, program, left, right, bint symmetric, blocks, dtype, int n_threads, bint pack=True):
         self.kept = []
         self.dtype = dtype
-        self.n_threads = n_threads
         self.table = mercer_table(dtype == np.float32)
         self.run.n, self.run.m, self.run.symmetric = left.n, right.n, symmetric
         self.run.ops = <const int32_t *>self._keep(program.ops, np.int32)
         self.run.n_ops = len(program.ops)
-        self.run.slots = self._keep(program.slot_values, dtype)
+        self.run.slots = self._keep(_in_range(program.slot_values, dtype), dtype)
         self.run.n_vecs = len(program.vecs)
         self._set_vecs(left.vecs, right.vecs)
         self.run.n_leaves = len(program.leaves)
@@ -156,6 +155,7 @@ cdef class Run:
             raise MemoryError
         for index, leaf in enumerate(program.leaves):
             self._set_leaf(&self.run.leaves[index], index, program, left, right, blocks)
+        self.n_threads = self._worthwhile(n_threads)
         if pack and mercer_prepare(&self.run, self.table, self.n_threads):
             raise MemoryError("no memory for the packed copies of X and Z")
 
@@ -163,6 +163,14 @@ cdef class Run:
         if self.run.leaves != NULL:
             mercer_release(&self.run)
             free(self.run.leaves)
+
+    cdef int _worthwhile(self, int n_threads):
+        """Threads that have enough to do: waking one costs as much as some ten thousand pairs."""
+        cdef double work = 0
+        for index in range(self.run.n_leaves):
+            work += 5 + self.run.leaves[index].d
+        work = (work + 5 * self.run.n_ops) * self.run.n * self.run.m
+        return <int>max(1, min(n_threads, work / 1e6))
 
     cdef const void *_keep(self, array, dtype) except? NULL:
         array = np.ascontiguousarray(array, dtype=dtype)
@@ -205,7 +213,8 @@ cdef class Run:
         self._set_features(&leaf.right, right.features[index])
         leaf.d = left.features[index].shape[1]
         if spec.weight is not None:
-            leaf.weight = self._keep(spec.weight.value(program.params, leaf.d), self.dtype)
+            weight = spec.weight.value(program.params, leaf.d)
+            leaf.weight = self._keep(_in_range(weight, self.dtype), self.dtype)
         if leaf.kind == LEAF_SQDIST:
             dense = leaf.left.indices == NULL and leaf.right.indices == NULL
             leaf.expand = not dense or leaf.d > DIRECT_FEATURES
@@ -392,6 +401,12 @@ def _totals(outputs):
     features, vecs, slots, log_weights, blocks = outputs
     weights = [None if w is None else w.sum(axis=0) for w in log_weights]
     return features, vecs, slots.sum(axis=0), weights, blocks
+
+
+def _in_range(parameters, dtype):
+    """Parameters cut to the dtype's finite range: an infinite one would make NaN of a distance 0."""
+    largest = np.finfo(dtype).max
+    return np.clip(parameters, -largest, largest)
 
 
 def _centre(features):

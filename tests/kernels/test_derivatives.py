@@ -245,7 +245,6 @@ def test_no_nan_where_the_value_has_vanished():
             np.testing.assert_array_equal(value, 0.0)
 
 
-@pytest.mark.xfail(reason="the tile engine multiplies a slope that is 0 by a rate that overflowed")
 def test_no_nan_forward_or_in_second_order_where_the_value_has_vanished():
     for kernel in VANISHED:
         h = kernel.hyperparameters[0]

@@ -699,3 +699,13 @@ def test_function_samples_may_be_anything_or_are_checked_as_numbers():
 def test_function_arguments(arguments):
     with pytest.raises(TypeError, match="must be a function"):
         FunctionKernel(*arguments)
+
+
+def test_discrete_samples_have_no_tangent():
+    with pytest.raises(ValueError, match="tX is given, but the samples are discrete"):
+        Spectrum(2).pushforward(["abc", "bcd"], None, np.ones((2, 1)))
+
+
+def test_on_needs_columns():
+    with pytest.raises(TypeError, match="needs samples of shape"):
+        Finite(np.eye(2), ["a", "b"]).on(0)(["a"])

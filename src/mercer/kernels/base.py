@@ -467,6 +467,8 @@ def _tangent(t, X, name):
         return None
     if X is None:
         raise ValueError(f"{name} is given, but there is no Z: in the symmetric case tX moves both arguments")
+    if not hasattr(X, "shape") or not hasattr(X, "dtype") or X.dtype.kind != "f":
+        raise ValueError(f"{name} is given, but the samples are discrete: nothing can move them; leave it None")
     t = np.asarray(t, dtype=np.float64)
     if t.shape != X.shape:
         raise ValueError(f"{name} must have the shape {X.shape} of its samples, got {t.shape}")

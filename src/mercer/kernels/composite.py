@@ -465,6 +465,8 @@ class On(_Wrapper):
         return (type(self), self.kernel._key(), columns)
 
     def _indices(self, d):
+        if d is None:
+            raise TypeError(f"{self!r} needs samples of shape (n, d), to take columns from")
         columns = self.columns
         if isinstance(columns, slice):
             indices = range(d)[columns]
