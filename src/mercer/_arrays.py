@@ -239,7 +239,7 @@ def check_samples(X, *, name="X", n_features=None, allow_sparse=True, min_sample
         raise ValueError(f"{name} is the string {X!r}, where rows of numbers are needed")
     X = _to_float(X, name)
     if X.ndim != 2:
-        fix = f" Reshape your data: {name}.reshape(-1, 1) for one feature, {name}.reshape(1, -1) for one sample."
+        fix = f" Reshape your data: {name}.reshape(-1, 1) is one feature, {name}.reshape(1, -1) one sample."
         raise ValueError(
             f"Expected 2D array (rows are samples), got {X.ndim}D array instead: {name} has shape {X.shape}."
             + (fix if X.ndim < 2 else "")
@@ -431,7 +431,7 @@ def check_output(n, m, dtype):
     free = available_memory()
     if need > free:
         raise ValueError(
-            f"a {n} x {m} kernel matrix of {dtype} needs {readable_size(need)}, and {readable_size(free)} are "
-            "available; "
+            f"a {n} x {m} kernel matrix of {dtype} needs {readable_size(need)}, and "
+            f"{readable_size(free)} are available; "
             "k.gram(X, Z) is an operator that multiplies by it (k.gram(X, Z) @ V) without forming it"
         )

@@ -235,8 +235,8 @@ class KernelEstimator(BaseEstimator):
     def _require_fit(self, attribute):
         if attribute not in self.__dict__:
             raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments "
-                "before using this estimator."
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate "
+                "arguments before using this estimator."
             )
 
 

@@ -379,7 +379,9 @@ class _Problem:
             return {"operator": lambda V: X @ V, "diagonal": X.diagonal(), "rows": lambda index: X[index]}
         gram = Gram(self.kernel, X, n_threads=n_jobs)
         operators = {"operator": gram.dot, "diagonal": gram.diag(), "rows": gram.rows}
-        if self.n >= _SINGLE_FROM and (isinstance(X, np.ndarray) or sp.issparse(X)):
+        numeric = isinstance(X, np.ndarray) or sp.issparse(X)
+        # A matrix that a user's function computes is no cheaper in float32.
+        if self.n >= _SINGLE_FROM and numeric and not self.kernel._compiled(X.shape[1]).block_leaves:
             with np.errstate(over="ignore"):
                 single = X.astype(np.float32)
             if np.isfinite(single.sum()):
