@@ -260,7 +260,7 @@ def test_every_instruction_set_passes_the_numeric_tests(isa):
     here = Path(__file__).parent
     ignored = [f"--ignore={here / name}" for name in left_out]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *ignored, str(here)],
+        [sys.executable, "-m", "pytest", "-q", "--maxfail=10", "-p", "no:cacheprovider", *ignored, str(here)],
         env={**os.environ, "MERCER_ISA": isa},
         capture_output=True,
         text=True,
