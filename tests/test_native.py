@@ -177,6 +177,23 @@ def test_output_layouts(layout):
     close(out, values(program, left, right))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1536, 1601])
+@pytest.mark.parametrize("offset", [0, 4])
+def test_large_results_past_the_caches(n, dtype, offset):
+    """Above 8 MB rows are stored whole vectors at a time where they are aligned, so also where they are not."""
+    program = PROGRAMS["expneg"]
+    left, _ = make_sides(program, n, 1, 10, dtype)
+    memory = _native.empty((n + 1, n), dtype).reshape(-1)
+    K = memory[offset : offset + n * n].reshape(n, n)
+    K[...] = np.nan
+    _native.gram(program, left, left, K, symmetric=True)
+    np.testing.assert_array_equal(K, K.T)
+    for rows in (slice(0, 100), slice(n - 100, n)):
+        some = Side(100, [f[rows] for f in left.features], left.vecs[:, rows])
+        np.testing.assert_array_equal(K[rows], values(program, some, left))
+
+
 @pytest.mark.parametrize("order", ["F", "strided", "readonly"])
 @pytest.mark.parametrize("d", [3, 20])
 def test_input_layouts(order, d):

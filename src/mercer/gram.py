@@ -184,7 +184,7 @@ class Gram(LinearOperator):
         """
         if out is None:
             check_output(*self.shape, self.dtype)
-            out = np.empty(self.shape, dtype=self.dtype)
+            out = _native.empty(self.shape, self.dtype)
         elif not isinstance(out, np.ndarray) or out.shape != self.shape or out.dtype != self.dtype:
             got = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
             raise ValueError(f"out must be a {self.dtype} array of shape {self.shape}, got {got}")

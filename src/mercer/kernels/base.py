@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from .. import _native
 from .._arrays import check_output, check_samples, plain
 from . import derivatives
 from .algebra import Algebra
@@ -262,7 +263,7 @@ class Kernel(Algebra, Value):
         run = self._prepared(X, Z)
         if out is None:
             check_output(*run.shape, run.dtype)
-            out = np.empty(run.shape, dtype=run.dtype)
+            out = _native.empty(run.shape, run.dtype)
         elif not isinstance(out, np.ndarray) or out.shape != run.shape or out.dtype != run.dtype:
             got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
             raise ValueError(f"out must be a {run.dtype} ndarray of shape {run.shape}, got {got}")
