@@ -6,6 +6,7 @@ Place on the way: arrays → kernel expression → **gram** → ``solvers`` → 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
+from . import _native
 from ._arrays import check_output
 
 __all__ = ["Gram"]
