@@ -88,14 +88,18 @@ def peak_memory():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def in_process(module, *arguments):
+class Crashed(RuntimeError):
+    """A worker was ended by a signal."""
+
+
+def in_process(module, *arguments, **environment):
     """Run ``python -m module --worker arguments…`` and return what it reports by :func:`report`."""
     command = [sys.executable, "-m", module, "--worker", *map(str, arguments)]
-    done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": _path()}, capture_output=True, text=True
-    )
+    environment = os.environ | {"PYTHONPATH": _path()} | environment
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
+        error = Crashed if done.returncode < 0 else RuntimeError
+        raise error(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

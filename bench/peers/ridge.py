@@ -20,7 +20,9 @@ from mercer.kernels import RBF
 from . import _data, _timing
 
 ALPHA = 1e-2
-SETS = {"cpusmall": None, "kin8nm": None, "elevators": None, "cadata": 10000}  # name -> training rows
+# Training rows, None for all but the test's. elevators has more, but OpenBLAS's dpotrf for AVX-512 on two threads
+# overruns its buffer from some n between 15300 and 15600 on (OpenBLAS issue 2562), in whoever calls it.
+SETS = {"cpusmall": None, "kin8nm": None, "elevators": 15000, "cadata": 10000}
 TOL = 1e-6
 
 
@@ -99,9 +101,16 @@ def small(repeats):
 def large(n, repeats):
     """kin40k by conjugate gradients, beside scikit-learn's exact solution: each in a process of its own."""
     own = [_timing.in_process("bench.peers.ridge", "mercer", n) for _ in range(repeats)]
-    peer = [_timing.in_process("bench.peers.ridge", "scikit-learn", n)]
+    note = ""
+    try:
+        peer = _timing.in_process("bench.peers.ridge", "scikit-learn", n)
+    except _timing.Crashed:
+        peer = _timing.in_process("bench.peers.ridge", "scikit-learn", n, OPENBLAS_CORETYPE="Haswell")
+        note = (
+            "scikit-learn's fit crashed in OpenBLAS (see SETS): its row is with OPENBLAS_CORETYPE=Haswell\n"
+        )
     own.sort(key=lambda report: report["seconds"])
-    own, peer = own[(len(own) - 1) // 2], peer[0]
+    own = own[(len(own) - 1) // 2]
     wanted, got = _timing.verdict(peer["seconds"] / own["seconds"], 5.0)
     gap = np.abs(np.subtract(own["prediction"], peer["prediction"])).max() / np.abs(peer["prediction"]).max()
     print(f"\nkin40k, n={n}, α={ALPHA:g}: conjugate gradients to {TOL:g}, and scikit-learn's exact fit")
@@ -111,7 +120,7 @@ def large(n, repeats):
     ]
     _timing.table(["", "fit, s", "peak RSS, GB", "test MSE", "target", "ratio"], rows)
     print(
-        f"mercer: {own['iterations']} products, residual {own['residual']:.1e} "
+        f"{note}mercer: {own['iterations']} products, residual {own['residual']:.1e} "
         f"(recomputed {own['recomputed']:.1e}); predictions differ by {gap:.0e} of the largest; "
         f"target for its memory: under 1.5 GB"
     )
