@@ -5,7 +5,7 @@ import pytest
 
 from mercer.kernels import RBF
 from mercer.solvers import NotPositiveDefinite
-from mercer.solvers.cholesky import _restore, factorize, solve_mixed
+from mercer.solvers.cholesky import _factor, _restore, factorize, solve_mixed
 
 
 @pytest.fixture(params=[1, 2, 7, 64, 65, 150])
@@ -42,6 +42,24 @@ class TestFactor:
         np.testing.assert_allclose(factor.inverse_diagonal(overwrite), expected, rtol=1e-10)
         if not overwrite:
             np.testing.assert_array_equal(factor.array, before)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 16, 17, 50])
+def test_by_block_columns_as_in_one_call(rng, dtype, n):
+    K = np.asfortranarray(RBF(gamma=0.5)(rng.normal(size=(n, 3))) + np.eye(n), dtype=dtype)
+    whole, blocks = K.copy(order="F"), K.copy(order="F")
+    assert _factor(whole) == _factor(blocks, whole=0, block=16) == 0
+    # Rounding of n steps with entries up to 2.
+    np.testing.assert_allclose(np.tril(blocks), np.tril(whole), atol=8 * n * np.finfo(dtype).eps)
+    np.testing.assert_array_equal(np.triu(blocks, 1), np.triu(K, 1))
+
+
+@pytest.mark.parametrize("pivot", [0, 7, 16, 40])
+def test_block_columns_name_the_pivot(pivot):
+    K = np.asfortranarray(np.eye(50))
+    K[pivot, pivot] = -1
+    assert _factor(K, whole=0, block=16) == pivot + 1
 
 
 class TestBreakdown:

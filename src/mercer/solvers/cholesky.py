@@ -18,6 +18,9 @@ __all__ = ["MIXED_FROM", "Factor", "factorize", "solve_mixed"]
 MIXED_FROM = 1000
 
 _EPS = np.finfo(np.float64).eps
+#: Up to so many bytes (6000 rows, 8485 in float32) a factorisation is one call of LAPACK, which Ctrl-C has to
+#: wait for: below a second on two cores.
+_WHOLE_UP_TO = 288e6
 #: Up to so many columns the matrix-vector routines beat the matrix-matrix ones (22 ms against 2 x 4 for a
 #: symmetric product of two columns at n = 4000, 13 against 2 x 2.8 for a pair of triangular solves).
 _FEW = 4
@@ -49,6 +52,33 @@ def _breakdown(A, diagonal, i, alpha):
     )
     raised = max(10.0 ** np.ceil(np.log10(floor)) if floor > 0 else 1e-10, 10 * alpha)
     return NotPositiveDefinite(i, pivot, f"raise alpha above {raised:.0e}, or drop rows that repeat others")
+
+
+def _factor(A, whole=_WHOLE_UP_TO, block=512):
+    """L over the lower triangle of A, Fortran-ordered; what is strictly above stays.
+
+    Returns LAPACK's info: 0, or the pivot that failed, counted from 1. Beyond `whole` bytes it goes by block
+    columns (left-looking), between which Python sees Ctrl-C; that takes up to a quarter longer than one call.
+    """
+    n = len(A)
+    potrf, trsm = (lapack.spotrf, blas.strsm) if A.dtype == np.float32 else (lapack.dpotrf, blas.dtrsm)
+    if A.nbytes <= whole:
+        return potrf(A, lower=1, clean=0, overwrite_a=1)[1]
+    for j in range(0, n, block):
+        stop = min(j + block, n)
+        column = A[j:, j:stop].copy(order="F")
+        if j:
+            column -= (A[j:stop, :j] @ A[j:, :j].T).T
+        L, info = potrf(column[: stop - j], lower=1, clean=0)
+        lower = np.tril_indices(stop - j)
+        A[j:stop, j:stop][lower] = L[lower]
+        if info:
+            return j + info
+        if stop < n:
+            A[stop:, j:stop] = trsm(
+                1.0, L, np.asfortranarray(column[stop - j :]), side=1, lower=1, trans_a=1, overwrite_b=1
+            )
+    return 0
 
 
 class Factor:
@@ -147,8 +177,8 @@ def factorize(K, alpha):
     A = _fortran(K)
     diagonal = A.diagonal() + alpha
     A.flat[:: len(A) + 1] = diagonal
-    L, info = lapack.dpotrf(A, lower=1, clean=0, overwrite_a=1)
-    done = info - 1 if info else len(A)
+    info = _factor(A)
+    L, done = A, info - 1 if info else len(A)
     # A breakdown may come a few steps after the pivot that was rounding error already: that one is to be
     # named.
     small = L.diagonal()[:done] ** 2 <= _pivot_error(len(A)) * diagonal[:done]
@@ -192,9 +222,9 @@ def solve_mixed(K, alpha, B, constraint=None, max_iter=25):
     norm = float(np.sqrt(blas.sdot(flat, flat)))
     if not np.isfinite(norm):
         return None
-    L, info = lapack.spotrf(A32, lower=1, clean=0, overwrite_a=1)
-    if info:
+    if _factor(A32):
         return None
+    L = A32
 
     def apply(V, columns):
         return _symmetric_product(A, original, diagonal, V)

@@ -17,7 +17,7 @@ _BLOCK = 128
 ENTRY_COST = 16
 #: Up to this trace over alpha the factor is kept in float32: the preconditioner's smallest values, alpha over
 #: the largest eigenvalue of K, then still stand out of rounding.
-_SINGLE_UP_TO = 2e6
+_SINGLE_UP_TO = 2e7
 
 
 @dataclass
