@@ -96,7 +96,7 @@ def _is_word(value):
 def _is_number(value):
     try:
         float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 
@@ -113,6 +113,11 @@ def _numeric_error(X, name):
             )
         if isinstance(value, complex | np.complexfloating):
             return ValueError(f"Complex data not supported: {name} holds {value!r} at {_place(index)}")
+        if isinstance(value, int) and not _is_number(value):
+            return ValueError(
+                f"{name} holds an integer of {value.bit_length()} bits at {_place(index)}, too large for float64; "
+                "scale that column first"
+            )
         if not _is_word(value) and not _is_number(value):
             return TypeError(
                 f"{name} holds {value!r} at {_place(index)}, and a number's argument must be a string or a "
@@ -141,12 +146,23 @@ def _to_float(X, name):
             if any(map(_is_word, X.flat)):
                 raise ValueError
             return X.astype(np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise _numeric_error(X, name) from None
     if kind not in "fiub":
         raise TypeError(f"{name} has dtype {X.dtype}, where numbers are needed; convert it first")
     dtype = np.dtype(np.float32) if kind == "f" and X.dtype.itemsize <= 4 else np.dtype(np.float64)
     return X if X.dtype == dtype and X.flags.aligned else np.array(X, dtype=dtype)
+
+
+def _check_columns(X, name):
+    """Refuse column indices outside the shape, which SciPy takes without a look and compiled loops follow."""
+    if X.nnz and not 0 <= X.indices.min() <= X.indices.max() < X.shape[1]:
+        at = int(np.argmax((X.indices < 0) | (X.indices >= X.shape[1])))
+        row = int(np.searchsorted(X.indptr, at, side="right")) - 1
+        raise ValueError(
+            f"{name} is a broken sparse matrix: row {row} has the column index {X.indices[at]}, and there are "
+            f"{X.shape[1]} columns; build it anew from its entries"
+        )
 
 
 def _check_csr(X, name):
@@ -161,12 +177,14 @@ def _check_csr(X, name):
     if data is not None:
         # A shell of our own around the caller's arrays: SciPy caches flags on the object that it examines.
         out = sp.csr_array((data, X.indices, X.indptr), shape=X.shape, copy=False)
+        _check_columns(out, name)
         if not out.has_canonical_format:
             out = out.copy()
             out.sum_duplicates()
     else:
         floats = np.float32 if X.dtype.kind == "f" and X.dtype.itemsize <= 4 else np.float64
-        out = sp.csr_array(X.tocsr(copy=True).astype(floats))
+        # Converted first: duplicates are added up, and narrow integers would wrap around.
+        out = sp.csr_array(X.astype(floats).tocsr())
         out.sum_duplicates()
     if out.nnz and not _is_finite(out.data):
         index, count = _first_bad(out.data)
@@ -376,13 +394,16 @@ def readable_size(n_bytes):
 
 def _cgroup_free():
     """Memory left to this process's cgroup (version 2, then 1), infinity where it has no limit."""
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    root = Path("/sys/fs/cgroup")
+    for limit, used, stat in (
+        ("memory.max", "memory.current", "memory.stat"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
     ):
-        root = Path("/sys/fs/cgroup")
         try:
-            return int((root / limit).read_text()) - int((root / used).read_text())
+            free = int((root / limit).read_text()) - int((root / used).read_text())
+            fields = dict(line.split() for line in (root / stat).read_text().splitlines())
+            # Pages of files that nobody uses count as used, but are given back on demand.
+            return free + int(fields.get("total_inactive_file", fields.get("inactive_file", 0)))
         except (OSError, ValueError):
             continue
     return float("inf")

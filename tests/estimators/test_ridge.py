@@ -371,6 +371,25 @@ class TestConduct:
         )
 
 
+@pytest.mark.parametrize("n_targets", [None, 3])
+@pytest.mark.parametrize("alpha", [1e-3, 1.0])
+def test_conjugate_gradients_at_a_size_of_their_own(rng, alpha, n_targets):
+    """Rows enough for single-precision products, adaptive ranks and float32 factors, against Cholesky."""
+    X = rng.normal(size=(2500, 5))
+    y = np.sin(X @ rng.normal(size=(5, n_targets or 1))) + 0.1 * rng.normal(size=(2500, n_targets or 1)) + 7
+    y = y[:, 0] if n_targets is None else y
+    weights = rng.uniform(0.2, 2, size=2500)
+    options = {"alpha": alpha, "kernel": RBF(gamma=0.2) + 0.1 * Linear()}
+    direct = KernelRidge(solver="cholesky", **options).fit(X, y, weights)
+    model = KernelRidge(solver="cg", tol=1e-9, random_state=0, **options).fit(X, y, weights)
+    assert direct.solver_used_ == "cholesky, float32 refined"
+    assert model.converged_
+    assert model.residual_ <= 1e-9
+    assert direct.residual_ < 1e-11
+    Z = rng.normal(size=(100, 5))
+    np.testing.assert_allclose(model.predict(Z), direct.predict(Z), rtol=1e-5, atol=1e-6)
+
+
 class TestWithoutPenalty:
     def test_regular_kernels_meet_their_targets(self, data):
         X, y, _ = data

@@ -256,15 +256,21 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         shape = (-1, *y.shape[1:])
         samples = own_rows(X, rows)
         problem.drop_samples(X)
-        self.X_fit_ = samples
-        self.kernel_ = problem.kernel
-        self.dual_coef_ = dual.reshape(shape).astype(dtype, copy=False)
         intercept = outcome.intercept.astype(dtype, copy=False)
-        self.intercept_ = (intercept[0] if y.ndim == 1 else intercept) if self.fit_intercept else 0.0
-        self.n_iter_, self.converged_ = outcome.n_iter, outcome.converged
-        self.residual_, self.solver_used_ = outcome.residual, outcome.solver
-        self._problem, self._factors, self._loo = problem, outcome.factor, None
-        self._shape = y.shape
+        self.__dict__.update(
+            X_fit_=samples,
+            kernel_=problem.kernel,
+            dual_coef_=dual.reshape(shape).astype(dtype, copy=False),
+            intercept_=(intercept[0] if y.ndim == 1 else intercept) if self.fit_intercept else 0.0,
+            n_iter_=outcome.n_iter,
+            converged_=outcome.converged,
+            residual_=outcome.residual,
+            solver_used_=outcome.solver,
+            _problem=problem,
+            _factors=outcome.factor,
+            _loo=None,
+            _shape=y.shape,
+        )
         self._set_features(X, names)
 
     # ---------------------------------------------------------------- predict
