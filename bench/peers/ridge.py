@@ -20,8 +20,8 @@ from mercer.kernels import RBF
 from . import _data, _timing
 
 ALPHA = 1e-2
-# Training rows, None for all but the test's. elevators has more, but OpenBLAS's dpotrf for AVX-512 on two threads
-# overruns its buffer from some n between 15300 and 15600 on (OpenBLAS issue 2562), in whoever calls it.
+# Training rows, None for all but the test's. elevators has more, but OpenBLAS's dpotrf for AVX-512 on two
+# threads overruns its buffer from some n between 15300 and 15600 on (OpenBLAS issue 2562), whoever calls it.
 SETS = {"cpusmall": None, "kin8nm": None, "elevators": 15000, "cadata": 10000}
 TOL = 1e-6
 
