@@ -155,6 +155,35 @@ def test_bad_samples_are_refused_with_place_and_remedy(X, error, message):
         check_samples(X)
 
 
+def test_duplicates_of_narrow_integers_add_up():
+    entries = (np.array([200, 100], np.uint8), ([0, 0], [1, 1]))
+    for make in (sp.coo_array, sp.coo_matrix):
+        assert check_samples(make(entries, shape=(2, 2)))[0, 1] == 300
+    flags = sp.coo_array((np.array([True, True]), ([0, 0], [1, 1])), shape=(2, 2))
+    assert check_samples(flags)[0, 1] == 2
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_a_column_index_out_of_bounds_is_refused(index):
+    X = sp.csr_array(np.eye(3))
+    X.indices[2] = index
+    with pytest.raises(ValueError, match=f"row 2 has the column index {index}, and there are 3 columns"):
+        check_samples(X)
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "match"),
+    [
+        ([[10**400]], ValueError, "an integer of 1329 bits at row 0, column 0, too large for float64"),
+        ({"a": 1}, TypeError, "X is {'a': 1} of type dict, where numbers are needed"),
+        ((row for row in [[1.0]]), TypeError, "of type generator, where numbers are needed"),
+    ],
+)
+def test_things_that_are_no_matrix_are_named(X, error, match):
+    with pytest.raises(error, match=match):
+        check_samples(X)
+
+
 def test_feature_count_unlike_the_fits():
     with pytest.raises(
         ValueError, match="X has 1 features, but KernelRidge is expecting 4 features as input"

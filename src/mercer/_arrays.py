@@ -115,8 +115,8 @@ def _numeric_error(X, name):
             return ValueError(f"Complex data not supported: {name} holds {value!r} at {_place(index)}")
         if isinstance(value, int) and not _is_number(value):
             return ValueError(
-                f"{name} holds an integer of {value.bit_length()} bits at {_place(index)}, too large for float64; "
-                "scale that column first"
+                f"{name} holds an integer of {value.bit_length()} bits at {_place(index)}, too large for "
+                "float64; scale that column first"
             )
         if not _is_word(value) and not _is_number(value):
             return TypeError(
@@ -142,6 +142,11 @@ def _to_float(X, name):
     if kind in "US":
         raise _numeric_error(X.astype(object), name)
     if kind == "O":
+        if X.ndim == 0 and X.item() is not None:
+            raise TypeError(
+                f"{name} is {X.item()!r:.80} of type {type(X.item()).__name__}, where numbers are needed; pass an "
+                "array, a list of rows or a data frame"
+            )
         try:
             if any(map(_is_word, X.flat)):
                 raise ValueError
