@@ -13,7 +13,7 @@ _MODULE_OF = {
     "KernelRidge": "mercer.estimators.ridge",
     "show_versions": "mercer._versions",
 }
-_SUBMODULES = ("estimators", "gram", "kernels", "solvers")
+_SUBMODULES = ("estimators", "gram", "kernels", "plotting", "solvers")
 
 __all__ = ["__version__", *_MODULE_OF, *_SUBMODULES]
 
