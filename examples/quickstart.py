@@ -25,7 +25,7 @@ import real_data
 from mercer import KernelRidge
 from mercer.kernels import RBF, Fourier, Linear, Polynomial
 
-ALPHAS = np.logspace(-2, 3, 11)
+ALPHAS = np.logspace(-2, 3, 6)
 N_FOLDS = 5
 
 
