@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 __all__ = [
     "available_memory",
+    "check_out",
     "check_output",
     "check_samples",
     "check_targets",
@@ -144,8 +145,8 @@ def _to_float(X, name):
     if kind == "O":
         if X.ndim == 0 and X.item() is not None:
             raise TypeError(
-                f"{name} is {X.item()!r:.80} of type {type(X.item()).__name__}, where numbers are needed; pass an "
-                "array, a list of rows or a data frame"
+                f"{name} is {X.item()!r:.80} of type {type(X.item()).__name__}, where numbers are needed; "
+                "pass an array, a list of rows or a data frame"
             )
         try:
             if any(map(_is_word, X.flat)):
@@ -160,13 +161,13 @@ def _to_float(X, name):
 
 
 def _check_columns(X, name):
-    """Refuse column indices outside the shape, which SciPy takes without a look and compiled loops follow."""
+    """Refuse column indices outside the shape, which SciPy accepts and compiled loops follow."""
     if X.nnz and not 0 <= X.indices.min() <= X.indices.max() < X.shape[1]:
         at = int(np.argmax((X.indices < 0) | (X.indices >= X.shape[1])))
         row = int(np.searchsorted(X.indptr, at, side="right")) - 1
         raise ValueError(
-            f"{name} is a broken sparse matrix: row {row} has the column index {X.indices[at]}, and there are "
-            f"{X.shape[1]} columns; build it anew from its entries"
+            f"{name} is a broken sparse matrix: row {row} has the column index {X.indices[at]}, and there "
+            f"are {X.shape[1]} columns; build it anew from its entries"
         )
 
 
@@ -461,3 +462,25 @@ def check_output(n, m, dtype):
             f"{readable_size(free)} are available; "
             "k.gram(X, Z) is an operator that multiplies by it (k.gram(X, Z) @ V) without forming it"
         )
+
+
+def check_out(out, shape, dtype):
+    """Refuse an ``out`` that cannot take a result.
+
+    Parameters
+    ----------
+    out : ndarray
+        What the caller gave; any strides will do.
+    shape, dtype : tuple, dtype
+        Those of the result.
+
+    Raises
+    ------
+    ValueError
+        If it is no array, has another shape or dtype, or is read-only.
+    """
+    if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype:
+        got = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise ValueError(f"out must be a {dtype} array of shape {shape}, got {got}")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only; pass a writeable array")

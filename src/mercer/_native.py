@@ -1,7 +1,7 @@
 """The only importer of compiled code: programs on tiles.
 
-Place on the way: ``kernels``, ``gram`` → **_native** → ``_gram`` (compiled). Dtypes, layouts and thread counts
-are settled here; the compiled module gets buffers that fit.
+Place on the way: ``kernels``, ``gram`` → **_native** → ``_gram`` (compiled). Dtypes, layouts and thread
+counts are settled here; the compiled module gets buffers that fit.
 """
 
 import numpy as np
@@ -9,6 +9,7 @@ from scipy import sparse
 
 from mercer import _gram
 from mercer._threads import n_threads as _count_threads
+
 from .kernels.program import Gradient, Side, Tangent
 
 __all__ = ["empty", "gram", "isa", "isas", "matmul", "openmp", "pull", "pull_push", "push", "simd"]
@@ -20,7 +21,7 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 def empty(shape, dtype):
-    """An uninitialised array on a 64-byte boundary, which lets whole cache lines be stored past the caches."""
+    """An uninitialised array on a 64-byte boundary, so that whole cache lines are stored past the caches."""
     dtype = np.dtype(dtype)
     size = dtype.itemsize * shape[0] * shape[1]
     if size < 2**20:
@@ -38,8 +39,9 @@ def _dtype(left, default=_FLOAT64):
 
 
 def _adjacent_columns(out):
-    # Aligned: the rows of a field of a packed record are no whole number of items apart.
-    return out.flags.aligned and out.strides[1] == out.itemsize and out.strides[0] >= out.itemsize * out.shape[1]
+    # The rows of a field of a packed record are no whole number of items apart: not aligned.
+    adjacent = out.strides[1] == out.itemsize and out.strides[0] >= out.itemsize * out.shape[1]
+    return adjacent and out.flags.aligned
 
 
 def gram(program, left, right, out, symmetric=False, blocks=None, n_threads=None):

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from . import _native
-from ._arrays import check_output
+from ._arrays import check_out, check_output
 
 __all__ = ["Gram"]
 
@@ -186,11 +186,8 @@ class Gram(LinearOperator):
         if out is None:
             check_output(*self.shape, self.dtype)
             out = _native.empty(self.shape, self.dtype)
-        elif not isinstance(out, np.ndarray) or out.shape != self.shape or out.dtype != self.dtype:
-            got = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-            raise ValueError(f"out must be a {self.dtype} array of shape {self.shape}, got {got}")
-        elif not out.flags.writeable:
-            raise ValueError("out is read-only; pass a writeable array")
+        else:
+            check_out(out, self.shape, self.dtype)
         if out.size:
             self._samples.fill(out, n_threads=self.n_threads)
         return out
@@ -217,6 +214,8 @@ class Gram(LinearOperator):
             ``Kᵀ C``.
         """
         V, C = np.asarray(V), np.asarray(C)
+        if not {V.dtype.kind, C.dtype.kind} <= set("fiub"):
+            raise ValueError(f"V and C must hold real numbers, got dtypes {V.dtype} and {C.dtype}")
         if V.shape[:1] != self.shape[1:] or C.shape[:1] != self.shape[:1] or V.shape[1:] != C.shape[1:]:
             raise ValueError(
                 f"K @ V with K of shape {self.shape} takes V and a cotangent of the product, got {V.shape} "

@@ -97,6 +97,7 @@ def test_repr_is_the_expression(scenario):
         "Polynomial(2, gamma=0.5, include_bias=False)",
         "Linear(metric=[[1.0, 0.0], [0.0, 2.0]])",
         "Linear() + 2 * Cosine().on(1)",
+        "Finite([[1.0, 0.0], [0.0, 1.0]], labels=[('a', 1), ('b', 2)])",
     ],
 )
 def test_repr_is_what_was_written(text):
@@ -114,6 +115,7 @@ def test_equality_is_of_content():
     assert Linear() + Cosine() != Cosine() + Linear()
     assert Linear().on(0) == Linear().on([0])
     assert Linear().on(slice(0, 1)) != Linear().on(slice(0, 2))
+    assert Linear().on([True, False]) != Linear().on([1, 0])
     assert RBF().modulate(weight) == RBF().modulate(weight)
     assert RBF().modulate(weight) != RBF().modulate(np.sum)
     X = np.ones((3, 2))
@@ -314,6 +316,9 @@ def test_normalizing_a_zero_sample_gives_zero():
         (lambda: Sigmoid(coef0=np.nan), ValueError, "coef0 must be a finite number"),
         (lambda: RBF() + 1.0, TypeError, "unsupported operand"),
         (lambda: "a" * RBF(), TypeError, "unsupported operand|can't multiply"),
+        (lambda: RBF().polynomial([]), ValueError, r"must be a sequence \[c0, c1"),
+        (lambda: RBF() ** 2**31, ValueError, "an integer >= 1 and <= 2147483647"),
+        (lambda: Fourier(10**10), ValueError, "an integer >= 1 and <= 2147483647"),
         (lambda: RBF().modulate(3.0), TypeError, "f must be a function of a block of samples"),
         (lambda: RBF().on("age"), TypeError, "columns are an integer, a slice, integers or a mask"),
         (lambda: RBF().on([]), TypeError, "columns are"),
@@ -338,7 +343,7 @@ def test_what_breaks_a_rule_is_refused(make, error, match):
         (RBF().on([2]).on([0, 1]), "reads column 2, but the samples have only 2 columns"),
         (RBF().on([True, False]), "a mask of 2 columns, but the samples have 3"),
         (RBF().on(slice(5, 9)), "reads no column of the 3"),
-        (Sigmoid(1.0, -50.0).exp().modulate(lambda X: X), r"returned shape \(2, 3\) where \(2,\) is needed"),
+        (Sigmoid(1.0, -50.0).exp().modulate(lambda X: X), r"of shape \(2,\), got \(2, 3\); one entry or row"),
         (Sigmoid(1.0, -50.0).normalize(), "not positive semidefinite"),
     ],
     ids=repr,
@@ -364,8 +369,10 @@ def test_what_a_users_function_raises_passes_through():
 
     with pytest.raises(ZeroDivisionError, match="mine"):
         RBF().modulate(fails)(np.ones((2, 1)))
-    with pytest.raises(ValueError, match="not finite at row 1"):
+    with pytest.raises(ValueError, match="returned inf at row 1; every entry must be finite"):
         RBF().modulate(lambda X: np.array([1.0, np.inf]))(np.ones((2, 1)))
+    with pytest.raises(ValueError, match="must return real numbers, got dtype complex128"):
+        RBF().modulate(lambda X: np.array([1.0, 1j]))(np.ones((2, 1)))
 
 
 # ---------------------------------------------------------------- positive semidefiniteness

@@ -341,4 +341,41 @@ def test_derivatives_of_an_overflowing_fourier_kernel_say_so(rng):
         Fourier(200).pullback(X, None, np.ones((3, 3)))
     with pytest.raises(ValueError, match="normalize"):
         Fourier(200).pushforward(X, None, X)
+    with pytest.raises(ValueError, match="normalize"):
+        Fourier(200).pullback_pushforward(X, None, np.ones((3, 3)), X)
     assert np.isfinite(Fourier(200).normalize().pullback(X, None, np.ones((3, 3)))[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"G": 1j * np.eye(2)}, "G must hold real numbers, got dtype complex128"),
+        ({"G": "words"}, "G must hold real numbers, got dtype <U5"),
+        ({"tX": 1j * np.ones((2, 3))}, "tX must hold real numbers"),
+        ({"tparams": {"gamma": 1j}}, r"tparams\['gamma'\] must hold real numbers"),
+    ],
+)
+def test_cotangents_and_tangents_are_real(arguments, match):
+    arguments = {"G": np.eye(2), **arguments}
+    with pytest.raises(ValueError, match=match):
+        RBF().pullback_pushforward(np.ones((2, 3)), None, **arguments)
+
+
+def test_a_sparse_tangent_is_a_tangent(rng):
+    X, tX = rng.random((4, 3)), sparse.csr_array(rng.random((4, 3)))
+    np.testing.assert_array_equal(
+        RBF().pushforward(sparse.csr_array(X), None, tX), RBF().pushforward(X, None, tX.toarray())
+    )
+
+
+def test_a_packed_cotangent_is_read_where_it_lies(rng):
+    X, G = rng.random((3, 2)), rng.random((3, 3))
+    packed = np.zeros(3, dtype=[("G", "f8", (3,)), ("flag", "i1")])
+    packed["G"] = G
+    np.testing.assert_array_equal(RBF().pullback(X, None, packed["G"])[0], RBF().pullback(X, None, G)[0])
+
+
+def test_a_derivative_matrix_beyond_memory_is_refused_first():
+    X = np.zeros((10**6, 1))
+    with pytest.raises(ValueError, match=r"a 1000000 x 1000000 kernel matrix of float64 needs 8 TB"):
+        RBF().pushforward(X, None, X)

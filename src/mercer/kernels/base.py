@@ -14,10 +14,10 @@ from typing import ClassVar
 import numpy as np
 
 from .. import _native
-from .._arrays import check_output, check_samples, plain
+from .._arrays import check_out, check_output, check_samples, plain
 from . import derivatives
 from .algebra import Algebra
-from .prepared import Prepared, diagonal, dtype_of, n_rows, paired
+from .prepared import Prepared, dtype_of, n_rows, paired, typed_diagonal
 from .program import Builder
 from .scope import Scope
 from .values import Value
@@ -224,9 +224,14 @@ class Kernel(Algebra, Value):
         if same:
             return X, None
         Z = self._checked(Z, "Z")
+        return self._paired(X, Z)
+
+    def _paired(self, X, Z):
         X, Z = paired(X, Z)
         if _width(X) is not None and self._reads != "matrix" and _width(X) != _width(Z):
-            raise ValueError(f"X has {_width(X)} features, but Z has {_width(Z)}")
+            raise ValueError(
+                f"X has {_width(X)} features, but Z has {_width(Z)}; both need the same columns, in one order"
+            )
         return X, Z
 
     def _prepared(self, X, Z=None):
@@ -264,11 +269,8 @@ class Kernel(Algebra, Value):
         if out is None:
             check_output(*run.shape, run.dtype)
             out = _native.empty(run.shape, run.dtype)
-        elif not isinstance(out, np.ndarray) or out.shape != run.shape or out.dtype != run.dtype:
-            got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-            raise ValueError(f"out must be a {run.dtype} ndarray of shape {run.shape}, got {got}")
-        elif not out.flags.writeable:
-            raise ValueError("out is read-only; pass a writeable array")
+        else:
+            check_out(out, run.shape, run.dtype)
         return run.fill(out, n_threads)
 
     def diag(self, X):
@@ -283,7 +285,7 @@ class Kernel(Algebra, Value):
         ndarray of shape (n,)
         """
         X = self._checked(X)
-        return diagonal(self._compiled(_width(X)), X).astype(dtype_of(X), copy=False)
+        return typed_diagonal(self._compiled(_width(X)), X)
 
     def gram(self, X, Z=None, *, n_threads=None):
         """The kernel matrix as a lazy linear operator, whose products never form it.
@@ -350,7 +352,7 @@ class Kernel(Algebra, Value):
             if name not in known:
                 raise ValueError(f"{name!r} is no differentiable hyperparameter; they are {sorted(known)!r}")
             shape = np.shape(plain(known[name].value))
-            tangent = np.asarray(tangent, dtype=np.float64)
+            tangent = _real(tangent, f"tparams[{name!r}]")
             if tangent.shape != shape:
                 raise ValueError(
                     f"tparams[{name!r}] must have the shape {shape} of its value, got {tangent.shape}"
@@ -364,9 +366,7 @@ class Kernel(Algebra, Value):
         given = Z is not None
         X = self._checked(X)
         if given:
-            X, Z = paired(X, self._checked(Z, "Z"))
-            if _width(X) is not None and _width(X) != _width(Z):
-                raise ValueError(f"X has {_width(X)} features, but Z has {_width(Z)}")
+            X, Z = self._paired(X, self._checked(Z, "Z"))
         return self._compiled(_width(X)), X, Z
 
     def pullback(self, X, Z, G, *, n_threads=None):
@@ -419,8 +419,9 @@ class Kernel(Algebra, Value):
         """
         program, X, Z = self._derivative_inputs(X, Z)
         tX, tZ = _tangent(tX, X, "tX"), _tangent(tZ, Z, "tZ")
-        out = np.empty((n_rows(X), n_rows(X if Z is None else Z)), dtype=dtype_of(X))
-        check_output(*out.shape, out.dtype)
+        shape = n_rows(X), n_rows(X if Z is None else Z)
+        check_output(*shape, dtype_of(X))
+        out = np.empty(shape, dtype=dtype_of(X))
         return derivatives.pushforward(program, X, Z, tX, tZ, self._by_path(tparams), out, n_threads)
 
     def pullback_pushforward(self, X, Z, G, tX=None, tZ=None, tparams=None, *, n_threads=None):
@@ -453,10 +454,16 @@ def _width(X):
     return shape[1] if len(shape) == 2 else None
 
 
+def _real(values, name):
+    """A cotangent or tangent as an aligned float64 array."""
+    values = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must hold real numbers, got dtype {values.dtype}")
+    return np.require(values, np.float64, "A")
+
+
 def _cotangent(G, X, Z):
-    if hasattr(G, "toarray"):
-        G = G.toarray()
-    G = np.asarray(G, dtype=np.float64)
+    G = _real(G, "G")
     shape = (n_rows(X), n_rows(X if Z is None else Z))
     if G.shape != shape:
         raise ValueError(f"G must have the shape {shape} of the kernel matrix, got {G.shape}")
@@ -469,8 +476,8 @@ def _tangent(t, X, name):
     if X is None:
         raise ValueError(f"{name} is given, but there is no Z: in the symmetric case tX moves both arguments")
     if not hasattr(X, "shape") or not hasattr(X, "dtype") or X.dtype.kind != "f":
-        raise ValueError(f"{name} is given, but the samples are discrete: nothing can move them; leave it None")
-    t = np.asarray(t, dtype=np.float64)
+        raise ValueError(f"{name} is given, but the samples are discrete: nothing moves them; leave it None")
+    t = _real(t, name)
     if t.shape != X.shape:
         raise ValueError(f"{name} must have the shape {X.shape} of its samples, got {t.shape}")
     return t

@@ -15,7 +15,7 @@ from .base import Kernel
 from .dot_product import check_width
 from .prepared import n_rows
 from .program import Monomial, Opcode
-from .rows import Centering, InverseSqrtDiag, UserFunction
+from .rows import Centering, HalfDiag, InverseSqrtDiag, UserFunction
 from .values import canonical, checked_count, checked_scale, shown
 from .views import Identity
 
@@ -269,7 +269,7 @@ class PolynomialOf(_Wrapper):
 
     def __init__(self, kernel, coefficients):
         _check_kernels("polynomial", [kernel])
-        if np.ndim(plain(coefficients)) != 1:
+        if np.ndim(plain(coefficients)) != 1 or len(plain(coefficients)) == 0:
             raise ValueError(f"polynomial: coefficients must be a sequence [c0, c1, …], got {coefficients!r}")
         checked_scale(
             "polynomial",
@@ -325,6 +325,11 @@ class Exp(_Wrapper):
 
     def _emit(self, builder, scope):
         return builder.unary(Opcode.EXP, self._inner(builder, scope))
+
+    def _emit_normalized(self, builder, scope):
+        # exp(k(x, z) − ½k(x, x) − ½k(z, z)): the exponentials one by one may be out of range.
+        half = HalfDiag(self.kernel._program(scope.child("kernel")))
+        return builder.unary(Opcode.EXP, builder.offset(self._inner(builder, scope), half))
 
 
 class Modulated(_Wrapper):
@@ -461,7 +466,8 @@ class On(_Wrapper):
         if isinstance(columns, slice):
             columns = ("slice", columns.start, columns.stop, columns.step)
         else:
-            columns = canonical(np.atleast_1d(np.asarray(columns)))
+            columns = np.atleast_1d(np.asarray(columns))
+            columns = (columns.dtype.kind == "b", canonical(columns))  # a mask is no list of 0 and 1
         return (type(self), self.kernel._key(), columns)
 
     def _indices(self, d):

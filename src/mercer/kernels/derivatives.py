@@ -88,7 +88,7 @@ def pushforward(program, X, Z, tX, tZ, tparams, out, n_threads=None):
     _native.push(
         program, ends.x_rows, ends.z_columns, tangent, out, blocks=ends.blocks(), n_threads=n_threads
     )
-    check_range(program, ends.X, out)
+    check_range(program, ends.X, out, out.dtype)
     return out
 
 
@@ -158,9 +158,7 @@ def pullback(program, X, Z, G, n_threads=None):
         G = _symmetrised(G)
     total = Sum()
     g = _native.pull(program, ends.x_rows, ends.z_columns, G, blocks=blocks, n_threads=n_threads)
-    for dF in g.features:
-        if dF is not None:
-            check_range(program, ends.X, dF)
+    _check_gradient(program, ends.X, g)
     _absorb(total, program, ends.X, g, pair_share=share, first=True)
     other = Sum()
     if not ends.symmetric and _reaches_samples(program):
@@ -175,6 +173,12 @@ def pullback(program, X, Z, G, n_threads=None):
         total.add(dX, dparams)
         other.add(dZ, {})
     return total.samples, other.samples, total.params
+
+
+def _check_gradient(program, X, gradient):
+    for dF in gradient.features:
+        if dF is not None:
+            check_range(program, X, dF, dF.dtype)
 
 
 def _reaches_samples(program):
@@ -239,6 +243,7 @@ def pullback_pushforward(program, X, Z, G, tX, tZ, tparams, n_threads=None):
     pair = _native.pull_push(
         program, ends.x_rows, ends.z_columns, G, tangent, blocks=blocks, n_threads=n_threads
     )
+    _check_gradient(program, ends.X, pair[1])
     _absorb_dot(total, program, ends.X, tX, tparams, pair, pair_share=share, first=True)
     if not ends.symmetric and _reaches_samples(program):
         left, right = ends.swapped()

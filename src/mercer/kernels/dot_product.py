@@ -156,15 +156,20 @@ class Polynomial(Kernel):
 
     def _emit(self, builder, scope):
         gamma, coef0 = (self._declare(builder, scope, name) for name in ("gamma", "coef0"))
-        degree, c = int(plain(self.degree)), float(plain(self.coef0))
+        degree = int(plain(self.degree))
         s = builder.leaf(Leaf(LeafKind.DOT, scope.view()))
         if self.include_bias:
             s = builder.shift(builder.scale(s, Monomial(1.0, ((gamma, 1),))), Monomial(1.0, ((coef0, 1),)))
             return builder.unary(Opcode.POW, s, degree)
         constant = Monomial(1.0, ((coef0, degree),))
+        bias = constant.value(builder.params)
         # c^D((1 + γs/c)^D − 1) does not cancel, but for a small c its parts leave the range; then there
         # is little to cancel.
-        if 1e-12 < c**degree < 1e12:
+        if not np.isfinite(bias):
+            raise ValueError(
+                f"{self!r} takes off coef0 ** degree, which is beyond the range of float64; lower either"
+            )
+        if bias > 1e-12:
             s = builder.scale(s, Monomial(1.0, ((gamma, 1), (coef0, -1))))
             return builder.scale(builder.unary(Opcode.POWM1, s, degree), constant)
         s = builder.shift(builder.scale(s, Monomial(1.0, ((gamma, 1),))), Monomial(1.0, ((coef0, 1),)))

@@ -68,7 +68,8 @@ def _bessel(nu, mu, q):
     order = abs(mu)
     bessel = kve(order, q)
     log = (1.0 - nu) * np.log(2.0) - gammaln(nu) + mu * np.log(q) + np.log(bessel) - q
-    out = np.where(np.isinf(q), 0.0, np.exp(log))
+    # Far out kve fails, where e^(−q) has long made everything 0.
+    out = np.where(q > 1e5, 0.0, np.exp(log))
     if mu > 0:
         # K_μ overflows only where q is so small that two terms of the series are exact.
         series = 1.0 - (q**2 / (4.0 * (mu - 1.0)) if mu > 1 else 0.0)

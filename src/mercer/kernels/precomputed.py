@@ -12,6 +12,7 @@ from .._arrays import check_samples
 from .blocks import BlockKernel, BlockSource
 from .prepared import n_rows, take_rows
 from .program import Leaf, LeafKind
+from .user import checked, name_of
 
 __all__ = ["FunctionKernel", "Precomputed"]
 
@@ -130,6 +131,11 @@ def _check_symmetric(K):
 
 # ---------------------------------------------------------------- a user's function
 
+_PER_PAIR = (
+    "one entry per pair of rows of its blocks X and Z is needed: a function g of two samples becomes one of "
+    "blocks by lambda X, Z: np.array([[g(x, z) for z in Z] for x in X])"
+)
+
 
 class FunctionKernel(BlockKernel):
     """A kernel that a Python function computes, block by block.
@@ -192,7 +198,7 @@ class FunctionKernel(BlockKernel):
         return X.tolist() if isinstance(X, np.ndarray) else list(X)
 
     def _call(self, X, Z):
-        return _checked(self.f, self.f(X, Z), (n_rows(X), n_rows(Z)))
+        return checked(self.f, self.f(X, Z), (n_rows(X), n_rows(Z)), _PER_PAIR)
 
     def _block(self, X, Z):
         if Z is not None:
@@ -212,13 +218,15 @@ class FunctionKernel(BlockKernel):
         """What the user's gradient returns, checked."""
         if self.gradient is None:
             raise ValueError(
-                f"FunctionKernel({_name(self.f)}) has no derivative; give it as FunctionKernel(f, "
+                f"FunctionKernel({name_of(self.f)}) has no derivative; give it as FunctionKernel(f, "
                 "gradient=…), where gradient(X, Z, G) returns (dX, dZ), the gradients of sum(G * f(X, Z))"
             )
         pair = self.gradient(X, Z, G)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise ValueError(f"{_name(self.gradient)} must return a pair (dX, dZ), got {pair!r:.80}")
-        return _checked(self.gradient, pair[0], X.shape), _checked(self.gradient, pair[1], Z.shape)
+            raise ValueError(f"{name_of(self.gradient)} must return a pair (dX, dZ), got {pair!r:.80}")
+        dX, dZ = pair
+        like = "dX and dZ have the shapes of X and Z"
+        return checked(self.gradient, dX, X.shape, like), checked(self.gradient, dZ, Z.shape, like)
 
     def _block_pullback(self, X, Z, G):
         if not hasattr(X, "shape"):
@@ -244,7 +252,7 @@ class FunctionKernel(BlockKernel):
     def _block_second(self, X, Z, G, tX, tZ, tparams):
         if any(t is not None and np.any(t) for t in (tX, tZ)):
             raise ValueError(
-                f"FunctionKernel({_name(self.f)}) has no second derivative in the samples; where one is "
+                f"FunctionKernel({name_of(self.f)}) has no second derivative in the samples; where one is "
                 "needed, build the kernel from those of mercer.kernels"
             )
         return None, None, {}
@@ -270,25 +278,3 @@ def _is_numeric(X):
         except (ValueError, TypeError):
             return False
     return array.dtype.kind in "fiubc"
-
-
-def _name(f):
-    return getattr(f, "__name__", repr(f))
-
-
-def _checked(f, values, shape):
-    """A user's result as a float64 array of the right shape."""
-    values = np.asarray(values)
-    if values.dtype.kind not in "fiub":
-        raise ValueError(f"{_name(f)} must return real numbers, got dtype {values.dtype}")
-    if values.shape != shape:
-        raise ValueError(
-            f"{_name(f)} must return an array of shape {shape}, one entry per pair of rows of its "
-            f"blocks X and Z, got {values.shape}; a function g of two samples becomes one of blocks by "
-            "lambda X, Z: np.array([[g(x, z) for z in Z] for x in X])"
-        )
-    values = values.astype(np.float64, copy=False)
-    if not np.isfinite(values).all():
-        i, j = np.argwhere(~np.isfinite(values))[0]
-        raise ValueError(f"{_name(f)} returned {values[i, j]} at ({i}, {j}); every entry must be finite")
-    return values

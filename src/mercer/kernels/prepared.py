@@ -11,7 +11,7 @@ from .._arrays import available_memory, common, readable_size
 from . import pairs
 from .program import LeafKind, Side
 
-__all__ = ["Prepared", "densify", "diagonal", "n_rows", "paired", "sides", "take_rows"]
+__all__ = ["Prepared", "densify", "diagonal", "n_rows", "paired", "sides", "take_rows", "typed_diagonal"]
 
 # Row strips of a matrix leaf: this many bytes of one block, at most.
 _STRIP_BYTES = 2**23
@@ -134,12 +134,20 @@ def diagonal(program, X, Z=None):
         left, right = sides(program, x, z)
         blocks = {c: block[rows] for c, block in whole.items()}
         out[rows] = pairs.value(program, left, right, blocks)
-    check_range(program, X, out)
+    check_range(program, X, out, out.dtype)
     return out
 
 
-def check_range(program, X, values):
-    """Refuse values that a product of Dirichlet factors drove out of the floating-point range.
+def typed_diagonal(program, X, Z=None):
+    """`diagonal` in the dtype of the run, whose range it must keep."""
+    with np.errstate(over="ignore"):
+        out = diagonal(program, X, Z).astype(dtype_of(X), copy=False)
+    check_range(program, X, out, out.dtype)
+    return out
+
+
+def check_range(program, X, values, dtype):
+    """Refuse values that a product of Dirichlet factors drove out of the range of the run's dtype.
 
     (2D+1)^d, its value at equal points, is the bound; while it is in range nothing has to be looked at.
     """
@@ -147,12 +155,12 @@ def check_range(program, X, values):
         if leaf.kind != LeafKind.DIRICHLET or leaf.unit:
             continue
         size, d = 2 * leaf.degree + 1, leaf.view.n_features(X.shape[1])
-        if d * np.log(size) < 0.9 * np.log(np.finfo(values.dtype).max):
+        if d * np.log(size) < 0.9 * np.log(np.finfo(dtype).max):
             continue
         if not np.isfinite(values).all():
             raise ValueError(
                 f"Fourier(degree={leaf.degree}) of {d} features reaches {size}^{d} at equal points, which is "
-                f"out of the range of {values.dtype}; use Fourier(...).normalize(), which stays in [-1, 1]"
+                f"out of the range of {dtype}; use Fourier(...).normalize(), which stays in [-1, 1]"
             )
 
 
@@ -231,7 +239,7 @@ class Prepared:
             _native.gram(
                 self.program, self.left, self.right, out, symmetric=self.symmetric, n_threads=n_threads
             )
-        check_range(self.program, self.X, out)
+        check_range(self.program, self.X, out, self.dtype)
         return out
 
     def matmul(self, V, out=None, n_threads=None):
@@ -248,17 +256,16 @@ class Prepared:
             _native.matmul(
                 self.program, self.left, self.right, V, out, symmetric=self.symmetric, n_threads=n_threads
             )
-        check_range(self.program, self.X, out)
+        check_range(self.program, self.X, out, self.dtype)
         return out
 
     def diag(self):
         """Entries (i, i), in the dtype of the values."""
         k = min(self.shape)
         if self.symmetric:
-            return diagonal(self.program, self.X).astype(self.dtype, copy=False)
+            return typed_diagonal(self.program, self.X)
         first = slice(0, k)
-        out = diagonal(self.program, take_rows(self.X, first), take_rows(self.Z, first))
-        return out.astype(self.dtype, copy=False)
+        return typed_diagonal(self.program, take_rows(self.X, first), take_rows(self.Z, first))
 
     def pullback(self, G, n_threads=None):
         """Gradient of ⟨G, K⟩; G is (n, m), or a pair (C, V) that stands for C @ V.T.

@@ -60,6 +60,14 @@ class Opcode(IntEnum):
     POWM1 = 15  # (1 + a)^c − 1, c ≥ 1, without cancellation at small a
 
 
+_LARGEST = np.finfo(np.float64).max
+
+
+def _finite(values):
+    """Cut to the finite range: an infinite weight or slot would make NaN of a distance 0."""
+    return np.clip(values, -_LARGEST, _LARGEST)
+
+
 @dataclass(frozen=True)
 class Monomial:
     """``coefficient · Π θ^exponent`` over named scalar hyperparameters.
@@ -71,12 +79,13 @@ class Monomial:
     coefficient: float = 1.0
     exponents: tuple = ()  # ((path, exponent), …), no path twice
 
+    @np.errstate(all="ignore")
     def value(self, params):
-        """Value at ``params``, a dict from path to float; 0⁰ = 1."""
-        out = self.coefficient
+        """Value at ``params``, a dict from path to float; 0⁰ = 1; infinity where it leaves the range."""
+        out = np.float64(self.coefficient)
         for path, exponent in self.exponents:
-            out = out * params[path] ** exponent
-        return out
+            out = out * np.float64(params[path]) ** exponent
+        return float(out)
 
     def derivative(self, path):
         """The monomial ∂/∂θ_path (with coefficient 0 if it does not occur)."""
@@ -102,10 +111,11 @@ class Weight:
     exponent: float
     coefficient: float = 1.0
 
+    @np.errstate(all="ignore")
     def value(self, params, n_features):
         """The weights as a float64 array of shape (n_features,)."""
         theta = np.asarray(params[self.path], dtype=np.float64)
-        return np.broadcast_to(self.coefficient * theta**self.exponent, (n_features,)).copy()
+        return np.broadcast_to(_finite(self.coefficient * theta**self.exponent), (n_features,)).copy()
 
 
 @dataclass(frozen=True)
@@ -154,7 +164,7 @@ class Program:
     @property
     def slot_values(self):
         """Values of the slots, float64 of shape (n_slots,)."""
-        return np.array([slot.value(self.params) for slot in self.slots], dtype=np.float64)
+        return _finite(np.array([slot.value(self.params) for slot in self.slots], dtype=np.float64))
 
     @property
     def block_leaves(self):
@@ -231,7 +241,6 @@ class Builder:
     def program(self, result):
         """The finished program, whose last register is ``result``."""
         if result != len(self._ops) - 1:
-            # The result was shared with an earlier register (k + k emits ADD last, but k alone twice does not).
             raise AssertionError("the result must be the last operation")
         return Program(
             ops=np.array(self._ops, dtype=np.int32).reshape(-1, 4),

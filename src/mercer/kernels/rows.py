@@ -12,9 +12,10 @@ import numpy as np
 from . import derivatives
 from .diag import diag_pull, diag_pull_push, diag_push
 from .prepared import Prepared, diagonal, n_rows, paired
+from .user import checked, name_of
 from .views import inverse_or_zero, plus, row_norms
 
-__all__ = ["Centering", "InverseSqrtDiag", "Norm", "RowFunction", "UserFunction"]
+__all__ = ["Centering", "HalfDiag", "InverseSqrtDiag", "Norm", "RowFunction", "UserFunction"]
 
 
 class RowFunction:
@@ -78,6 +79,9 @@ class Norm(RowFunction):
         return self.columns.pullback(X, out)[0], {}
 
 
+_PER_ROW = "one entry or row per sample of its block X is needed"
+
+
 class UserFunction(RowFunction):
     """A function that a user gave to ``modulate``: f(X) → (n,) for a whole block of samples.
 
@@ -98,16 +102,16 @@ class UserFunction(RowFunction):
 
     def value(self, X):
         """What f returns, checked."""
-        return _checked(self.f, self.f(self.columns.apply(X)), (n_rows(X),))
+        return checked(self.f, self.f(self.columns.apply(X)), (n_rows(X),), _PER_ROW)
 
     def _slopes(self, X):
         if self.gradient is None:
             raise ValueError(
-                f"modulate({_name(self.f)}) has no derivative; give it as modulate(f, gradient=…), where "
+                f"modulate({name_of(self.f)}) has no derivative; give it as modulate(f, gradient=…), where "
                 "gradient(X) is the (n, d) matrix of the gradients of f at the rows of X"
             )
         x = self.columns.apply(X)
-        return _checked(self.gradient, self.gradient(x), x.shape)
+        return checked(self.gradient, self.gradient(x), x.shape, _PER_ROW)
 
     def pullback(self, X, da):
         """Da times the gradient's rows."""
@@ -129,28 +133,13 @@ class UserFunction(RowFunction):
         if tX is not None:
             if self.hessian_product is None:
                 raise ValueError(
-                    f"modulate({_name(self.f)}) has no second derivative; give modulate(f, gradient=…, "
+                    f"modulate({name_of(self.f)}) has no second derivative; give modulate(f, gradient=…, "
                     "hessian_product=…), where hessian_product(X, T) has rows ∇²f(x_i) t_i"
                 )
             x, t = self.columns.apply(X), self.columns.pushforward(X, tX, {})
-            out = out + da[:, None] * _checked(self.hessian_product, self.hessian_product(x, t), x.shape)
+            product = self.hessian_product(x, t)
+            out = out + da[:, None] * checked(self.hessian_product, product, x.shape, _PER_ROW)
         return self.columns.pullback(X, out)[0], {}
-
-
-def _name(f):
-    return getattr(f, "__name__", repr(f))
-
-
-def _checked(f, values, shape):
-    values = np.asarray(values, dtype=np.float64)
-    if values.shape != shape:
-        raise ValueError(
-            f"{_name(f)} returned shape {values.shape} where {shape} is needed, one row per sample"
-        )
-    if not np.isfinite(values).all():
-        row = int(np.argwhere(~np.isfinite(values))[0, 0])
-        raise ValueError(f"{_name(f)} returned a value that is not finite at row {row}")
-    return values
 
 
 class InverseSqrtDiag(RowFunction):
@@ -173,6 +162,11 @@ class InverseSqrtDiag(RowFunction):
                 f"normalize() needs k(x, x) >= 0, but it is {diag[row]} at row {row}: the kernel is not "
                 "positive semidefinite"
             )
+        if not np.isfinite(diag).all():
+            raise ValueError(
+                f"normalize() needs a finite k(x, x), but it overflows at row {int(np.argmax(diag))}; scale "
+                "the samples down, or normalise what is inside a power or product: k.normalize() ** p"
+            )
         return diag
 
     def value(self, X):
@@ -193,6 +187,35 @@ class InverseSqrtDiag(RowFunction):
         t_diag = diag_push(self.program, X, tX, tparams)
         g_dot = -0.5 * tda * a**3 + 0.75 * da * a**5 * t_diag
         return diag_pull_push(self.program, X, -0.5 * da * a**3, g_dot, tX, tparams)
+
+
+class HalfDiag(RowFunction):
+    """−½ k(x, x), by which the exponent of ``k.exp().normalize()`` stays in range.
+
+    Parameters
+    ----------
+    program : Program
+        Of the kernel k, with full paths.
+    """
+
+    def __init__(self, program):
+        self.program = program
+
+    def value(self, X):
+        """−½ k(x, x)."""
+        return -0.5 * diagonal(self.program, X)
+
+    def pullback(self, X, da):
+        """Through k(x, x), linearly."""
+        return diag_pull(self.program, X, -0.5 * da)
+
+    def pushforward(self, X, tX, tparams):
+        """Through k(x, x), linearly."""
+        return -0.5 * diag_push(self.program, X, tX, tparams)
+
+    def second(self, X, tX, tparams, da, tda):
+        """Through k(x, x), linearly."""
+        return diag_pull_push(self.program, X, -0.5 * da, -0.5 * tda, tX, tparams)
 
 
 class Centering(RowFunction):

@@ -12,6 +12,9 @@ import numpy as np
 
 from .._arrays import plain
 
+# Programs hold exponents and degrees as 32-bit integers.
+_LARGEST_COUNT = 2**31 - 1
+
 __all__ = ["Value", "canonical", "checked_count", "checked_scale", "shown"]
 
 
@@ -148,7 +151,8 @@ def shown(value):
 def _shown_sequence(value):
     if len(value) > 64:
         return f"<sequence of length {len(value)}>"
-    return f"[{', '.join(map(shown, value))}]"
+    # A tuple inside stays one: a label has to be hashable.
+    return f"[{', '.join(repr(item) if isinstance(item, tuple) else shown(item) for item in value)}]"
 
 
 def checked_scale(owner, name, value, *, zero=False, per_feature=False, rule=""):
@@ -197,6 +201,7 @@ def checked_count(owner, name, value, least=1):
         if not is_whole:
             kind = ValueError if isinstance(number, numbers.Real) else TypeError
             raise kind(f"{owner}: {name} must be an integer >= {least}, got {number!r}")
-    if number < least:
-        raise ValueError(f"{owner}: {name} must be an integer >= {least}, got {number!r}")
+    if not least <= number <= _LARGEST_COUNT:
+        most = f" and <= {_LARGEST_COUNT}" if number > least else ""
+        raise ValueError(f"{owner}: {name} must be an integer >= {least}{most}, got {number!r}")
     return int(number)

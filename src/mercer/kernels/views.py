@@ -150,22 +150,40 @@ class Columns(View):
         return self.pullback(X, tdF)
 
 
-def row_norms(X):
-    """Euclidean norms of the rows in float64, without overflow or underflow in the squares."""
+def scaled_rows(X):
+    """Rows in float64 over their largest magnitude, and those magnitudes (1 for rows of zeros).
+
+    Nothing that is squared afterwards leaves the range, and equal rows stay equal whatever their layout.
+    """
     if sparse.issparse(X):
         scale = abs(X).max(axis=1).toarray().ravel().astype(np.float64)
-        safe = np.where(scale == 0, 1.0, scale)
-        scaled = X.astype(np.float64).multiply(1.0 / safe[:, None]).tocsr()
-        return scale * np.sqrt(np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel())
+        scale[scale == 0] = 1.0
+        scaled = sparse.csr_array(X.astype(np.float64))
+        scaled.data = scaled.data / np.repeat(scale, np.diff(scaled.indptr))
+        return scaled, scale
     X = np.asarray(X, dtype=np.float64)
     scale = np.max(np.abs(X), axis=1)
-    scaled = X / np.where(scale == 0, 1.0, scale)[:, None]
-    return scale * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    scale[scale == 0] = 1.0
+    return np.divide(X, scale[:, None], order="C"), scale
+
+
+def _plain_norms(X):
+    if sparse.issparse(X):
+        return np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+    return np.sqrt(np.einsum("ij,ij->i", X, X))
+
+
+def row_norms(X):
+    """Euclidean norms of the rows in float64, without overflow or underflow in the squares."""
+    scaled, scale = scaled_rows(X)
+    with np.errstate(over="ignore"):
+        return scale * _plain_norms(scaled)
 
 
 def inverse_or_zero(a):
     """1/a, and 0 where a is 0."""
-    return np.divide(1.0, a, out=np.zeros_like(a), where=a != 0)
+    with np.errstate(over="ignore"):
+        return np.divide(1.0, a, out=np.zeros_like(a), where=a != 0)
 
 
 @dataclass(frozen=True)
@@ -174,10 +192,14 @@ class Unit(View):
 
     def apply(self, X):
         """Unit rows, in the dtype of X."""
-        inverse = inverse_or_zero(row_norms(X))
+        # The scaled rows are divided, not X: the norm of a subnormal row has no inverse.
+        scaled, _ = scaled_rows(X)
+        inverse = inverse_or_zero(_plain_norms(scaled))
         if sparse.issparse(X):
-            return sparse.csr_array(X.multiply(inverse[:, None]).tocsr().astype(X.dtype))
-        return (X * inverse[:, None]).astype(X.dtype, copy=False)
+            scaled.data *= np.repeat(inverse, np.diff(scaled.indptr))
+        else:
+            scaled *= inverse[:, None]
+        return scaled.astype(X.dtype, copy=False)
 
     def _parts(self, X):
         X = np.asarray(X, dtype=np.float64)
