@@ -153,7 +153,7 @@ cdef class Run:
         self.run.leaves = <MercerLeaf *>calloc(max(1, self.run.n_leaves), sizeof(MercerLeaf))
         if self.run.leaves == NULL:
             raise MemoryError
-        for index, leaf in enumerate(program.leaves):
+        for index in range(self.run.n_leaves):
             self._set_leaf(&self.run.leaves[index], index, program, left, right, blocks)
         self.n_threads = self._worthwhile(n_threads)
         if pack and mercer_prepare(&self.run, self.table, self.n_threads):
@@ -209,11 +209,16 @@ cdef class Run:
             self.kept.append(block)
             leaf.block = _address(block, &leaf.block_row_stride, &leaf.block_col_stride, False)
             return 0
-        self._set_features(&leaf.left, left.features[index])
-        self._set_features(&leaf.right, right.features[index])
-        leaf.d = left.features[index].shape[1]
-        if spec.weight is not None:
-            weight = spec.weight.value(program.params, leaf.d)
+        rows, columns, kept = left.features[index], right.features[index], None
+        weight = None if spec.weight is None else spec.weight.value(program.params, rows.shape[1])
+        if not isinstance(rows, np.ndarray) and not isinstance(columns, np.ndarray):
+            rows, columns, kept = _occurring(rows, columns)
+        self._set_features(&leaf.left, rows)
+        self._set_features(&leaf.right, columns)
+        leaf.d = rows.shape[1]
+        if weight is not None:
+            if kept is not None:
+                weight = np.resize(weight[kept], leaf.d)
             leaf.weight = self._keep(_in_range(weight, self.dtype), self.dtype)
         if leaf.kind == LEAF_SQDIST:
             dense = leaf.left.indices == NULL and leaf.right.indices == NULL
@@ -412,8 +417,35 @@ def _in_range(parameters, dtype):
 def _centre(features):
     """A point amid the rows, to subtract before an expansion; it need not be their exact mean."""
     step = max(1, features.shape[0] // 256)
-    # One order of summation whatever the layout.
-    return np.ascontiguousarray(features[::step]).mean(axis=0, dtype=np.float64)
+    # One order of summation whatever the layout. A centre out of range leaves no expansion that holds, so that
+    # every pair is recomputed from differences.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.ascontiguousarray(features[::step]).mean(axis=0, dtype=np.float64)
+
+
+# From this many features on it is worth a look which columns of sparse features occur.
+_WIDE = 2048
+
+
+def _occurring(left, right):
+    """Two CSR sides over the columns that occur in either, and those columns; None for all of them.
+
+    Each thread holds a tile's columns densely, and a wide hashed text has mostly columns that no row uses.
+    """
+    d = left.shape[1]
+    if d < _WIDE:
+        return left, right, None
+    same = right is left
+    columns = np.unique(left.indices if same else np.concatenate([left.indices, right.indices]))
+    if 2 * len(columns) > d:
+        return left, right, None
+    width = max(1, len(columns))
+
+    def over(F):
+        return type(F)((F.data, np.searchsorted(columns, F.indices), F.indptr), shape=(F.shape[0], width))
+
+    left = over(left)
+    return left, left if same else over(right), columns
 
 
 def simd(int function, x, y):
@@ -435,3 +467,6 @@ def isas():
 def openmp():
     """The OpenMP version that this module was compiled with."""
     return mercer_openmp()
+
+
+isa()  # chooses, while the import lock keeps other threads away

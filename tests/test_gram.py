@@ -118,6 +118,15 @@ def test_out_is_written_with_any_strides(rng):
         np.testing.assert_array_equal(out, gram.formed())
 
 
+def test_out_may_be_the_samples_themselves(rng):
+    X = rng.normal(size=(300, 300))
+    K = RBF(gamma=0.01)(X)
+    for make in (lambda X: RBF(gamma=0.01)(X, out=X), lambda X: RBF(gamma=0.01).gram(X).formed(X)):
+        Y = X.copy()
+        assert make(Y) is Y
+        np.testing.assert_array_equal(Y, K)
+
+
 @pytest.mark.parametrize(
     ("out", "message"),
     [

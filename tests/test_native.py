@@ -161,7 +161,7 @@ def test_matmul(p, symmetric, dtype):
     np.testing.assert_array_equal(out, again)
 
 
-@pytest.mark.parametrize("layout", ["C", "F", "strided", "wider", "negative"])
+@pytest.mark.parametrize("layout", ["C", "F", "strided", "wider", "negative", "packed"])
 def test_output_layouts(layout):
     program = PROGRAMS["expneg"]
     left, right = make_sides(program, 30, 41, 9)
@@ -171,6 +171,8 @@ def test_output_layouts(layout):
         "strided": lambda: np.empty((60, 82))[::2, ::2],
         "wider": lambda: np.empty((30, 50))[:, 4:45],
         "negative": lambda: np.empty((30, 41))[::-1],
+        # Rows one byte more than whole doubles apart.
+        "packed": lambda: np.zeros(30, dtype=[("K", "f8", (41,)), ("flag", "i1")])["K"],
     }[layout]()
     _native.gram(program, left, right, out)
     # A column-ordered result is made with the sides exchanged, so centred at another point.
@@ -238,6 +240,23 @@ def test_csr(sides, name):
         same = np.empty((130, 130))
         _native.gram(program, a, a, same, symmetric=True)
         np.testing.assert_array_equal(np.diag(same), 1.0)
+
+
+@pytest.mark.parametrize("name", ["expneg", "exp", "l1", "chi2"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_wide_csr_takes_the_columns_that_occur(name, dtype):
+    program, rng = PROGRAMS[name], np.random.default_rng(3)
+    d = 2**31 - 1
+    columns = np.sort(rng.choice(d, 7, replace=False))
+    small = [rng.uniform(size=(n, 7)) * (rng.uniform(size=(n, 7)) < 0.5) for n in (50, 60)]
+    small = [F.astype(dtype) for F in small]
+    wide = []
+    for F in map(sparse.csr_array, small):
+        wide.append(sparse.csr_array((F.data, columns[F.indices].astype(np.int64), F.indptr), shape=(len(F.indptr) - 1, d)))
+    out = np.empty((50, 60), dtype)
+    _native.gram(program, Side(50, wide[:1], np.empty((0, 50))), Side(60, wide[1:], np.empty((0, 60))), out)
+    expected = values(program, Side(50, small[:1], np.empty((0, 50))), Side(60, small[1:], np.empty((0, 60))))
+    np.testing.assert_allclose(out, expected, rtol=100 * np.finfo(dtype).eps)
 
 
 def random_tangent(program, left, right, rng):
@@ -325,6 +344,39 @@ def test_cancelling_pairs_are_recomputed():
     np.testing.assert_allclose(K[:40, :40], exact, rtol=16 * EPS)
     np.testing.assert_array_equal(K[40:, 40:], K[:40, :40])
     np.testing.assert_array_equal(K[:40, 40:], 0.0)
+
+
+def run_python(code, **environment):
+    environment = {**os.environ, **environment}
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_does_not_wait_for_the_parents_threads():
+    code = """
+import os, numpy as np
+from mercer.kernels import RBF
+X = np.random.default_rng(0).random((1500, 20))
+K = RBF()(X, n_threads=2)
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(RBF()(X, n_threads=2), K) else 3)
+print(os.waitpid(child, 0)[1])
+"""
+    assert run_python(code).stdout == "0\n"
+
+
+def test_an_unknown_instruction_set_is_reported():
+    done = run_python("from mercer import _native", MERCER_ISA="avx2")
+    assert "MERCER_ISA='avx2' is none of the instruction sets here, ['baseline'" in done.stderr
+
+
+def test_absurd_thread_counts_are_cut():
+    program = PROGRAMS["expneg"]
+    left, right = make_sides(program, 30, 41, 9)
+    out = np.empty((30, 41))
+    _native.gram(program, left, right, out, n_threads=10**12)
+    np.testing.assert_array_equal(out, values(program, left, right))
 
 
 @pytest.mark.slow

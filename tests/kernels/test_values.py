@@ -286,6 +286,10 @@ def test_normalizing_what_overflows_names_the_row():
         ValueError, match=r"finite k\(x, x\), but it overflows at row 1; scale the samples down"
     ):
         Polynomial(200).normalize()([[1.0], [100.0]])
+    with pytest.raises(ValueError, match="overflows at row 0"):
+        Polynomial(3).normalize()(np.array([[1e7]], np.float32))
+    # 1/√k(x, x) of a subnormal k(x, x) is out of range once it is squared.
+    assert np.isfinite(Linear().polynomial([5e-324]).normalize()([[1.0], [2.0]])).all()
 
 
 def test_polynomial_without_bias_keeps_small_values():
@@ -309,6 +313,28 @@ def test_cosine_of_zero_rows_and_huge_rows():
 def test_chi_squared_refuses_negative_samples():
     with pytest.raises(ValueError, match=r"nonnegative samples, but Z has -0\.5 at row 1, column 0"):
         ChiSquared()([[1.0, 2.0]], [[0.0, 1.0], [-0.5, 1.0]])
+    with pytest.raises(ValueError, match=r"but X has -0\.5 at row 2, column 1"):
+        ChiSquared()(sparse.csr_array([[0.0, 1.0], [0.0, 0.0], [3.0, -0.5]]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_chi_squared_of_huge_and_tiny_samples(dtype):
+    # One feature against 0: (x − 0)²/(x + 0) = x.
+    top, low = np.finfo(dtype).max, np.finfo(dtype).tiny
+    for x, gamma in ((top, 1 / top), (low, 0.25 / low)):
+        X = np.array([[x], [0.0]], dtype)
+        for value in (
+            ChiSquared(float(gamma))(X)[0, 1],
+            ChiSquared(float(gamma)).gram(X).pullback([0.0, 1.0], [1.0, 0.0])[3][1],
+        ):
+            assert value == pytest.approx(np.exp(-float(gamma) * float(x)), rel=1e-6)
+
+
+def test_the_largest_samples_warn_of_nothing():
+    X = np.full((3, 12), np.finfo(np.float64).max)
+    X[1] = 0.0
+    for kernel in (RBF(), Matern(0.5), RationalQuadratic()):
+        assert kernel(X).tolist() == [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
 
 
 def test_columns_stay_with_their_kernel():

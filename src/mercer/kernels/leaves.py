@@ -97,7 +97,8 @@ def _ratio(a, b):
 
 
 def _chi_ratio(x, z):
-    return _ratio(x - z, x + z)
+    # Of halves: the sum of two samples may leave the range.
+    return _ratio(0.5 * x - 0.5 * z, 0.5 * x + 0.5 * z)
 
 
 def dirichlet(degree, t, order=2):

@@ -17,7 +17,7 @@ __all__ = ["Prepared", "densify", "diagonal", "n_rows", "paired", "sides", "take
 _STRIP_BYTES = 2**23
 # Pairs per chunk of the diagonal, in entries of the widest feature matrix.
 _CHUNK = 2**20
-_TAKES_SPARSE = (LeafKind.DOT, LeafKind.SQDIST)
+_TAKES_SPARSE = (LeafKind.DOT, LeafKind.SQDIST, LeafKind.L1, LeafKind.CHI2)
 
 
 def n_rows(X):
@@ -111,12 +111,18 @@ def row_vectors(program, X):
 
 
 def _check_nonnegative(F, name):
-    if F.size and F.min() < 0:
+    if not F.size or F.min() >= 0:
+        return
+    if sparse.issparse(F):
+        entries = F.tocoo()
+        at = int(np.argmin(entries.data))
+        i, j = entries.row[at], entries.col[at]
+    else:
         i, j = np.unravel_index(int(np.argmin(F)), F.shape)
-        raise ValueError(
-            f"ChiSquared needs nonnegative samples, but {name} has {F[i, j]} at row {i}, column {j}; shift "
-            "the data, or use Laplacian or RBF"
-        )
+    raise ValueError(
+        f"ChiSquared needs nonnegative samples, but {name} has {F[i, j]} at row {i}, column {j}; shift the "
+        "data, or use Laplacian or RBF"
+    )
 
 
 def diagonal(program, X, Z=None):
@@ -162,6 +168,11 @@ def check_range(program, X, values, dtype):
                 f"Fourier(degree={leaf.degree}) of {d} features reaches {size}^{d} at equal points, which is "
                 f"out of the range of {dtype}; use Fourier(...).normalize(), which stays in [-1, 1]"
             )
+
+
+def _overlap(X, out):
+    values = X.data if sparse.issparse(X) else X
+    return isinstance(values, np.ndarray) and np.may_share_memory(values, out)
 
 
 class Prepared:
@@ -230,6 +241,9 @@ class Prepared:
 
     def fill(self, out, n_threads=None):
         """Write the kernel matrix into ``out`` (n, m), of any strides."""
+        if any(_overlap(F, out) for F in (self.X, self.Z)):
+            out[...] = self.fill(_native.empty(self.shape, self.dtype), n_threads)
+            return out
         if self._block_leaves:
             for rows, part, blocks in self._strips():
                 _native.gram(

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import derivatives
 from .diag import diag_pull, diag_pull_push, diag_push
-from .prepared import Prepared, diagonal, n_rows, paired
+from .prepared import Prepared, diagonal, dtype_of, n_rows, paired
 from .user import checked, name_of
 from .views import inverse_or_zero, plus, row_norms
 
@@ -143,7 +143,7 @@ class UserFunction(RowFunction):
 
 
 class InverseSqrtDiag(RowFunction):
-    """1/√k(x, x), and 0 where k(x, x) = 0, for ``normalize``.
+    """1/√k(x, x), and 0 where k(x, x) is 0 or subnormal, for ``normalize``.
 
     Parameters
     ----------
@@ -162,12 +162,14 @@ class InverseSqrtDiag(RowFunction):
                 f"normalize() needs k(x, x) >= 0, but it is {diag[row]} at row {row}: the kernel is not "
                 "positive semidefinite"
             )
-        if not np.isfinite(diag).all():
+        limits = np.finfo(dtype_of(X))
+        if not (diag <= limits.max).all():
             raise ValueError(
                 f"normalize() needs a finite k(x, x), but it overflows at row {int(np.argmax(diag))}; scale "
                 "the samples down, or normalise what is inside a power or product: k.normalize() ** p"
             )
-        return diag
+        # The inverse of a subnormal number is out of range.
+        return np.where(diag < limits.tiny, 0.0, diag)
 
     def value(self, X):
         """1/√k(x, x)."""
