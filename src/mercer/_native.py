@@ -1,18 +1,17 @@
-"""The only importer of compiled code: programs on tiles.
+"""The only importer of compiled code: programs on tiles, and Cholesky factors by tiles.
 
-Place on the way: ``kernels``, ``gram`` → **_native** → ``_gram`` (compiled). Dtypes, layouts and thread
-counts are settled here; the compiled module gets buffers that fit.
+Place on the way: ``kernels``, ``gram``, ``solvers`` → **_native** → ``_gram``, ``_cholesky`` (compiled).
+Dtypes, layouts and thread counts are settled here; the compiled modules get buffers that fit.
 """
 
 import os
 import warnings
-
-import os
 from contextlib import contextmanager
 
 import numpy as np
 from scipy import sparse
 
+from mercer._threads import blas_threads
 from mercer._threads import n_threads as _threads_asked_for
 
 from .kernels.program import Gradient, Side, Tangent
@@ -33,7 +32,6 @@ __all__ = [
     "simd",
     "symmetric_product",
 ]
-
 
 
 @contextmanager

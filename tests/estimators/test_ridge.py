@@ -410,3 +410,17 @@ class TestWithoutPenalty:
     def test_an_indefinite_matrix(self):
         with pytest.raises(NotPositiveDefinite, match=r"pivot 1 \(-2\.0e\+00\); raise alpha above 1e\+01"):
             KernelRidge(1.0, kernel="precomputed").fit(np.diag([1.0, -3.0]), [1.0, 2.0])
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+@pytest.mark.parametrize("n", [100, 700, 1300])
+def test_threads_change_nothing(solver, n, rng):
+    """Bit for bit, whatever route is taken: float64, float32 refined, conjugate gradients."""
+    X, y = rng.normal(size=(n, 4)), rng.normal(size=(n, 2))
+    models = [
+        KernelRidge(0.1, kernel=RBF(0.5), solver=solver, n_jobs=jobs, random_state=0).fit(X, y) for jobs in (1, 2, 3)
+    ]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.dual_coef_, models[0].dual_coef_)
+        np.testing.assert_array_equal(model.predict(X[:50]), models[0].predict(X[:50]))
+        np.testing.assert_array_equal(model.leave_one_out_, models[0].leave_one_out_)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from mercer import _native
 from mercer.kernels import RBF
 from mercer.solvers import NotPositiveDefinite
-from mercer.solvers.cholesky import _factor, _restore, factorize, solve_mixed
+from mercer.solvers.cholesky import _restore, factorize, solve_mixed
 
 
 @pytest.fixture(params=[1, 2, 7, 64, 65, 150])
@@ -34,32 +35,74 @@ class TestFactor:
         off = ~np.eye(len(matrix), dtype=bool)
         np.testing.assert_array_equal(factor.array[off], matrix[off])
 
-    @pytest.mark.parametrize("overwrite", [True, False])
-    def test_inverse_diagonal(self, matrix, order, overwrite):
+    def test_inverse_diagonal(self, matrix, order):
         factor = factorize(np.array(matrix, order=order), 0.1)
         before = factor.array.copy()
         expected = np.diagonal(np.linalg.inv(matrix + 0.1 * np.eye(len(matrix))))
-        np.testing.assert_allclose(factor.inverse_diagonal(overwrite), expected, rtol=1e-10)
-        if not overwrite:
-            np.testing.assert_array_equal(factor.array, before)
+        np.testing.assert_allclose(factor.inverse_diagonal(), expected, rtol=1e-10)
+        np.testing.assert_array_equal(factor.array, before)
+
+
+TILED = [1, 95, 96, 97, 193, 500, 530]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [1, 16, 17, 50])
-def test_by_block_columns_as_in_one_call(rng, dtype, n):
-    K = np.asfortranarray(RBF(gamma=0.5)(rng.normal(size=(n, 3))) + np.eye(n), dtype=dtype)
-    whole, blocks = K.copy(order="F"), K.copy(order="F")
-    assert _factor(whole) == _factor(blocks, whole=0, block=16) == 0
-    # Rounding of n steps with entries up to 2.
-    np.testing.assert_allclose(np.tril(blocks), np.tril(whole), atol=8 * n * np.finfo(dtype).eps)
-    np.testing.assert_array_equal(np.triu(blocks, 1), np.triu(K, 1))
+@pytest.mark.parametrize("n", TILED)
+class TestTiles:
+    """Sizes around a tile and around several of them."""
+
+    def make(self, rng, n, dtype):
+        K = RBF(gamma=0.5)(rng.normal(size=(n, 3))) + np.eye(n)
+        return K, np.asfortranarray(K, dtype=dtype)
+
+    def close(self, actual, expected, n, dtype):
+        # Rounding of n steps with entries up to 2, in a matrix of condition below n.
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=20 * n * np.finfo(dtype).eps * abs(expected).max())
+
+    def test_factor_solve_and_inverse(self, rng, n, dtype):
+        K, A = self.make(rng, n, dtype)
+        L = A.copy(order="F")
+        assert _native.cholesky(L) == 0
+        self.close(np.tril(L), np.linalg.cholesky(K), n, dtype)
+        np.testing.assert_array_equal(np.triu(L, 1), np.triu(A, 1))
+        for columns in (1, 7):
+            B = rng.normal(size=(n, columns))
+            self.close(_native.cholesky_solve(L, B), np.linalg.solve(K, B), n, dtype)
+        self.close(_native.cholesky_inverse_diagonal(L), np.diag(np.linalg.inv(K)), n, dtype)
+
+    def test_product_reads_the_upper_triangle_and_a_diagonal(self, rng, n, dtype):
+        K, A = self.make(rng, n, dtype)
+        A[np.tril_indices(n)] = np.nan
+        for columns in (1, 7):
+            V = rng.normal(size=(n, columns))
+            self.close(_native.symmetric_product(A, K.diagonal(), V), K @ V, n, dtype)
+
+    def test_threads_change_nothing(self, rng, n, dtype):
+        _, A = self.make(rng, n, dtype)
+        V = rng.normal(size=(n, 2))
+        results = []
+        for threads in (1, 2, 3):
+            L = A.copy(order="F")
+            _native.cholesky(L, threads)
+            results.append(
+                np.column_stack(
+                    [
+                        L,
+                        _native.cholesky_solve(L, V, threads),
+                        _native.cholesky_inverse_diagonal(L, threads),
+                        _native.symmetric_product(A, A.diagonal(), V, threads),
+                    ]
+                )
+            )
+        np.testing.assert_array_equal(results[0], results[1])
+        np.testing.assert_array_equal(results[0], results[2])
 
 
-@pytest.mark.parametrize("pivot", [0, 7, 16, 40])
-def test_block_columns_name_the_pivot(pivot):
-    K = np.asfortranarray(np.eye(50))
+@pytest.mark.parametrize("pivot", [0, 7, 95, 96, 200, 299])
+def test_the_pivot_that_fails(pivot):
+    K = np.asfortranarray(np.eye(300))
     K[pivot, pivot] = -1
-    assert _factor(K, whole=0, block=16) == pivot + 1
+    assert _native.cholesky(K) == pivot + 1
 
 
 class TestBreakdown:

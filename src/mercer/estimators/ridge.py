@@ -19,8 +19,6 @@ from ._base import KernelEstimator, check_choice, check_number, check_rng, own_r
 __all__ = ["KernelRidge"]
 
 _SOLVERS = ("auto", "cholesky", "cg")
-#: Below so many rows LAPACK's own choice of threads is left alone: setting it takes longer than the solve.
-_PIN_FROM = 512
 #: From so many rows on "cg" multiplies by a float32 matrix, and by the float64 one for the residuals of each
 #: round.
 _SINGLE_FROM = 2000
@@ -195,10 +193,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         kernel = self._resolve_kernel(X)
         Y = np.array(y.reshape(n, -1), dtype=np.float64)
         problem = _Problem(kernel, X, Y, check_alpha(self.alpha, Y.shape[1]), weights, self.fit_intercept)
-        if n >= _PIN_FROM or self.n_jobs is not None:
-            with blas_threads(self.n_jobs):
-                outcome = self._solve(problem)
-        else:
+        # Compiled loops have the threads; what BLAS makes of several of its own varies in the last digits.
+        with blas_threads(1):
             outcome = self._solve(problem)
         self._keep(problem, outcome, X, y, names)
         return self
@@ -221,7 +217,14 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         if solver == "cholesky":
             K = problem.matrix(self.n_jobs)
             try:
-                return ridge_cholesky(K, problem.Y, problem.alphas, keep_factor=self.store_factor, **common)
+                return ridge_cholesky(
+                    K,
+                    problem.Y,
+                    problem.alphas,
+                    keep_factor=self.store_factor,
+                    n_threads=self.n_jobs,
+                    **common,
+                )
             except NotPositiveDefinite as error:
                 if problem.kept is None:
                     raise
@@ -306,14 +309,14 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         """
         self._require_fit("dual_coef_")
         if self._loo is None:
-            with blas_threads(self.n_jobs):
+            with blas_threads(1):
                 self._loo = self._leave_one_out().reshape(self._shape)
         return self._loo
 
     def _leave_one_out(self):
         problem = self._problem
         samples = self.X_fit_
-        common = {"s": problem.s, "fit_intercept": problem.fit_intercept}
+        common = {"s": problem.s, "fit_intercept": problem.fit_intercept, "n_threads": self.n_jobs}
         if self._factors is not None:
             inside = ridge_loo_residuals(None, problem.Y, problem.alphas, factors=self._factors, **common)
         else:

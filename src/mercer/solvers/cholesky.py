@@ -7,6 +7,7 @@ triangle and the matrix itself above, and residuals, a second regularisation and
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from .. import _native
 from .conjugate_gradient import conjugate_gradient
 from .outcome import NotPositiveDefinite
 
@@ -18,12 +19,6 @@ __all__ = ["MIXED_FROM", "Factor", "factorize", "solve_mixed"]
 MIXED_FROM = 1000
 
 _EPS = np.finfo(np.float64).eps
-#: Up to so many bytes (6000 rows, 8485 in float32) a factorisation is one call of LAPACK, which Ctrl-C has to
-#: wait for: below a second on two cores.
-_WHOLE_UP_TO = 288e6
-#: Up to so many columns the matrix-vector routines beat the matrix-matrix ones (22 ms against 2 x 4 for a
-#: symmetric product of two columns at n = 4000, 13 against 2 x 2.8 for a pair of triangular solves).
-_FEW = 4
 
 
 def _fortran(K):
@@ -54,33 +49,6 @@ def _breakdown(A, diagonal, i, alpha):
     return NotPositiveDefinite(i, pivot, f"raise alpha above {raised:.0e}, or drop rows that repeat others")
 
 
-def _factor(A, whole=_WHOLE_UP_TO, block=512):
-    """L over the lower triangle of A, Fortran-ordered; what is strictly above stays.
-
-    Returns LAPACK's info: 0, or the pivot that failed, counted from 1. Beyond `whole` bytes it goes by block
-    columns (left-looking), between which Python sees Ctrl-C; that takes up to a quarter longer than one call.
-    """
-    n = len(A)
-    potrf, trsm = (lapack.spotrf, blas.strsm) if A.dtype == np.float32 else (lapack.dpotrf, blas.dtrsm)
-    if A.nbytes <= whole:
-        return potrf(A, lower=1, clean=0, overwrite_a=1)[1]
-    for j in range(0, n, block):
-        stop = min(j + block, n)
-        column = A[j:, j:stop].copy(order="F")
-        if j:
-            column -= (A[j:stop, :j] @ A[j:, :j].T).T
-        L, info = potrf(column[: stop - j], lower=1, clean=0)
-        lower = np.tril_indices(stop - j)
-        A[j:stop, j:stop][lower] = L[lower]
-        if info:
-            return j + info
-        if stop < n:
-            A[stop:, j:stop] = trsm(
-                1.0, L, np.asfortranarray(column[stop - j :]), side=1, lower=1, trans_a=1, overwrite_b=1
-            )
-    return 0
-
-
 class Factor:
     """``K + alpha I = L Lᵀ``: L in the lower triangle of one Fortran-ordered array, K strictly above.
 
@@ -95,54 +63,24 @@ class Factor:
     def __init__(self, array, diagonal):
         self.array, self.diagonal = array, diagonal
 
-    def solve(self, B):
+    def solve(self, B, n_threads=None):
         """``(K + alpha I)⁻¹ B`` for B of shape (n, t)."""
-        return lapack.dpotrs(self.array, B, lower=1)[0]
+        return _native.cholesky_solve(self.array, B, n_threads)
 
-    def matmul(self, V):
+    def matmul(self, V, n_threads=None):
         """``(K + alpha I) V`` from the upper triangle."""
-        return _symmetric_product(self.array, self.array.diagonal(), self.diagonal, V)
+        return _native.symmetric_product(self.array, self.diagonal, V, n_threads)
 
-    def inverse_diagonal(self, overwrite=False):
-        """``diag((K + alpha I)⁻¹)``: the squared column norms of L⁻¹.
-
-        Parameters
-        ----------
-        overwrite : bool
-            Whether the factor may be lost, which saves a copy.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        array = self.array if overwrite else self.array.copy(order="F")
-        inverse, _ = lapack.dtrtri(array, lower=1, overwrite_c=1)
-        return np.array([inverse[j:, j] @ inverse[j:, j] for j in range(inverse.shape[1])])
+    def inverse_diagonal(self, n_threads=None):
+        """``diag((K + alpha I)⁻¹)``, of shape (n,)."""
+        return _native.cholesky_inverse_diagonal(self.array, n_threads)
 
 
-def _symmetric_product(array, stored_diagonal, diagonal, V):
-    """``A V`` where A's strict upper triangle is the array's, and its diagonal is given."""
-    if V.shape[1] <= _FEW:
-        product = np.empty(V.shape, order="F")
-        for j in range(V.shape[1]):
-            product[:, j] = blas.dsymv(1.0, array, V[:, j], lower=0)
-    else:
-        product = blas.dsymm(1.0, array, V, lower=0)
-    product += (diagonal - stored_diagonal)[:, None] * V
-    return product
-
-
-def _solve_single(L, V):
+def _solve_single(L, V, n_threads):
     """``(L Lᵀ)⁻¹ V`` in float32, for V in float64 of any magnitude."""
     scale = np.abs(V).max(axis=0)
     scale[scale == 0] = 1.0  # residuals shrink below what float32 can hold
-    V = np.asfortranarray(V / scale, dtype=np.float32)
-    if V.shape[1] <= _FEW:
-        for j in range(V.shape[1]):
-            V[:, j] = blas.strsv(L, blas.strsv(L, V[:, j], lower=1), lower=1, trans=1)
-    else:
-        V = lapack.spotrs(L, V, lower=1)[0]
-    return scale * V.astype(np.float64)
+    return scale * _native.cholesky_solve(L, V / scale, n_threads).astype(np.float64)
 
 
 def _restore(A):
@@ -155,7 +93,7 @@ def _restore(A):
         square[...] = np.triu(square, 1) + np.triu(square, 1).T
 
 
-def factorize(K, alpha):
+def factorize(K, alpha, n_threads=None):
     """Factor ``K + alpha I``, overwriting K.
 
     Parameters
@@ -164,6 +102,8 @@ def factorize(K, alpha):
         Symmetric, float64, contiguous; lost.
     alpha : float
         Not negative.
+    n_threads : int or None
+        Changes nothing in the result.
 
     Returns
     -------
@@ -177,7 +117,7 @@ def factorize(K, alpha):
     A = _fortran(K)
     diagonal = A.diagonal() + alpha
     A.flat[:: len(A) + 1] = diagonal
-    info = _factor(A)
+    info = _native.cholesky(A, n_threads)
     L, done = A, info - 1 if info else len(A)
     # A breakdown may come a few steps after the pivot that was rounding error already: that one is to be
     # named.
@@ -187,7 +127,7 @@ def factorize(K, alpha):
     return Factor(L, diagonal)
 
 
-def solve_mixed(K, alpha, B, constraint=None, max_iter=25):
+def solve_mixed(K, alpha, B, constraint=None, max_iter=25, n_threads=None):
     """Solve ``(K + alpha I) X + s bᵀ = B`` to float64 accuracy with a float32 factor; K stays as it is.
 
     The float32 factor costs half of a float64 one. It preconditions conjugate gradients on float64 products,
@@ -205,6 +145,8 @@ def solve_mixed(K, alpha, B, constraint=None, max_iter=25):
         s, with ``sᵀX = 0``; None for no b.
     max_iter : int
         Steps after which it is no longer worth it.
+    n_threads : int or None
+        Changes nothing in the result.
 
     Returns
     -------
@@ -213,8 +155,7 @@ def solve_mixed(K, alpha, B, constraint=None, max_iter=25):
         the problem: then a float64 factor is needed.
     """
     A = _fortran(K)
-    original = A.diagonal().copy()
-    diagonal = original + alpha
+    diagonal = A.diagonal() + alpha
     with np.errstate(over="ignore"):
         A32 = A.astype(np.float32, order="F")
         A32.flat[:: len(A) + 1] = diagonal
@@ -222,23 +163,22 @@ def solve_mixed(K, alpha, B, constraint=None, max_iter=25):
     norm = float(np.sqrt(blas.sdot(flat, flat)))
     if not np.isfinite(norm):
         return None
-    if _factor(A32):
+    if _native.cholesky(A32, n_threads):
         return None
-    L = A32
 
     def apply(V, columns):
-        return _symmetric_product(A, original, diagonal, V)
+        return _native.symmetric_product(A, diagonal, V, n_threads)
 
     size = np.linalg.norm(B, axis=0)
     unit = np.where(size > 0, size, 1.0)
     X, shift, R = np.zeros_like(B), np.zeros(B.shape[1]), B
     # How small a residual can get depends on the size of X, which the factor alone tells well enough.
-    reach = _EPS * (norm * np.linalg.norm(_solve_single(L, B), axis=0) + size)
+    reach = _EPS * (norm * np.linalg.norm(_solve_single(A32, B, n_threads), axis=0) + size)
     for _ in range(2):
         iterate = conjugate_gradient(
             apply,
             R,
-            lambda V, columns: _solve_single(L, V),
+            lambda V, columns: _solve_single(A32, V, n_threads),
             target=reach,
             max_iter=max_iter,
             constraint=constraint,

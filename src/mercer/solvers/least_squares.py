@@ -56,7 +56,9 @@ def _without_intercept(X, u, one):
 # ---------------------------------------------------------------- Cholesky
 
 
-def ridge_cholesky(K, Y, alphas, *, s=None, fit_intercept=True, keep_factor=False, mixed=True):
+def ridge_cholesky(
+    K, Y, alphas, *, s=None, fit_intercept=True, keep_factor=False, mixed=True, n_threads=None
+):
     """Solve by a Cholesky factor; K is overwritten.
 
     Parameters
@@ -75,6 +77,8 @@ def ridge_cholesky(K, Y, alphas, *, s=None, fit_intercept=True, keep_factor=Fals
         Return the factors, by alpha.
     mixed : bool
         Whether a float32 factor with float64 residuals may be tried.
+    n_threads : int or None
+        Changes nothing in the result.
 
     Returns
     -------
@@ -96,12 +100,12 @@ def ridge_cholesky(K, Y, alphas, *, s=None, fit_intercept=True, keep_factor=Fals
         found = None
         # Without a penalty a singular K must be found out, which only the pivots of a float64 factor do.
         if mixed and alpha > 0 and not keep_factor and len(K) >= MIXED_FROM:
-            found = solve_mixed(K, alpha, B[:, columns], one)
+            found = solve_mixed(K, alpha, B[:, columns], one, n_threads=n_threads)
         routes.add("cholesky" if found is None else "cholesky, float32 refined")
         if found is None:
             last = count == len(groups) - 1
-            factor = factorize(K if last or not keep_factor else K.copy(), alpha)
-            found = _direct(factor, B[:, columns], one)
+            factor = factorize(K if last or not keep_factor else K.copy(), alpha, n_threads)
+            found = _direct(factor, B[:, columns], one, n_threads)
             if keep_factor:
                 factors[alpha] = factor
             elif not last:
@@ -115,12 +119,12 @@ def ridge_cholesky(K, Y, alphas, *, s=None, fit_intercept=True, keep_factor=Fals
     return Outcome(dual, intercept, route, residual=residual, factor=factors if keep_factor else None)
 
 
-def _direct(factor, B, one):
+def _direct(factor, B, one, n_threads):
     """Solution, intercepts and relative residual by a float64 factor."""
     if one is not None:
         B = np.concatenate([B, one[:, None]], axis=1)
-    X = factor.solve(B)
-    R = B - factor.matmul(X)
+    X = factor.solve(B, n_threads)
+    R = B - factor.matmul(X, n_threads)
     size = np.sqrt(np.einsum("ij,ij->j", B, B))
     residual = float(np.max(np.sqrt(np.einsum("ij,ij->j", R, R)) / np.where(size > 0, size, 1.0)))
     if one is None:
@@ -137,7 +141,7 @@ def _refill(factor, diagonal):
     return K
 
 
-def ridge_loo_residuals(K, Y, alphas, *, s=None, fit_intercept=True, factors=None):
+def ridge_loo_residuals(K, Y, alphas, *, s=None, fit_intercept=True, factors=None, n_threads=None):
     """What each row's target differs by from its prediction without that row: (P y)ᵢ / Pᵢᵢ.
 
     Parameters
@@ -148,6 +152,8 @@ def ridge_loo_residuals(K, Y, alphas, *, s=None, fit_intercept=True, factors=Non
         As for `ridge_cholesky`.
     factors : dict or None
         Factors by alpha.
+    n_threads : int or None
+        Changes nothing in the result.
 
     Returns
     -------
@@ -164,11 +170,11 @@ def ridge_loo_residuals(K, Y, alphas, *, s=None, fit_intercept=True, factors=Non
     out = np.empty(Y.shape)
     groups = _groups(alphas)
     for count, (alpha, columns) in enumerate(groups):
-        factor = factorize(K, alpha) if factors is None else factors[alpha]
+        factor = factorize(K, alpha, n_threads) if factors is None else factors[alpha]
         right = np.concatenate([B[:, columns], one[:, None]], axis=1)
-        X = factor.solve(right)
+        X = factor.solve(right, n_threads)
         last = factors is None and count == len(groups) - 1
-        inverse = factor.inverse_diagonal(overwrite=last)
+        inverse = factor.inverse_diagonal(n_threads)
         X, u = X[:, :-1], X[:, -1]
         if fit_intercept:
             X, _ = _without_intercept(X, u, one)
@@ -292,20 +298,16 @@ def _rounds(exact, fast, B, precondition, constraint, tol, max_iter, on_step):
     while np.any(reached > tol) and n_iter < max_iter and stuck < 2:
         going = reached > tol
         goal = tol * size if inner is exact else np.maximum(0.3 * tol * size, 1e-3 * reached * size)
-        # The preconditioner's products are bound by memory, and between the compiled products' threads, which
-        # wait in a loop for their next turn, a second BLAS thread does harm: 3.0 s against 2.3 at n = 12000
-        # on two cores.
-        with blas_threads(1):
-            iterate = conjugate_gradient(
-                inner,
-                R,
-                precondition,
-                target=np.where(going, 0.9 * goal, np.inf),
-                max_iter=max_iter - n_iter,
-                constraint=constraint,
-                on_step=None if on_step is None else lambda i, r, start=n_iter: on_step(start + i, r / unit),
-                patience=200,
-            )
+        iterate = conjugate_gradient(
+            inner,
+            R,
+            precondition,
+            target=np.where(going, 0.9 * goal, np.inf),
+            max_iter=max_iter - n_iter,
+            constraint=constraint,
+            on_step=None if on_step is None else lambda i, r, start=n_iter: on_step(start + i, r / unit),
+            patience=200,
+        )
         n_iter += iterate.n_iter
         candidate = X + iterate.X
         left, offset = _residual(exact, candidate, B, constraint)
@@ -436,7 +438,8 @@ def ridge(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
     """
     K = K if isinstance(K, LinearOperator) else np.asarray(K)
     y, Y, alphas, s, keep = _functional(K, y, alpha, sample_weight)
-    outcome = ridge_cholesky(_square(K, keep), Y, alphas, s=s, fit_intercept=fit_intercept)
+    with blas_threads(1):
+        outcome = ridge_cholesky(_square(K, keep), Y, alphas, s=s, fit_intercept=fit_intercept)
     dual = outcome.solution
     if keep is not None:
         dual = np.zeros((K.shape[0], dual.shape[1]))
@@ -466,7 +469,8 @@ def ridge_loo(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
     """
     K = K if isinstance(K, LinearOperator) else np.asarray(K)
     y, Y, alphas, s, keep = _functional(K, y, alpha, sample_weight)
-    inside = ridge_loo_residuals(_square(K, keep), Y, alphas, s=s, fit_intercept=fit_intercept)
+    with blas_threads(1):
+        inside = ridge_loo_residuals(_square(K, keep), Y, alphas, s=s, fit_intercept=fit_intercept)
     if keep is None:
         return inside.reshape(y.shape)
     dual = ridge(K, y, alpha, sample_weight=sample_weight, fit_intercept=fit_intercept)

@@ -1,0 +1,34 @@
+/* Cholesky factors by tiles: what cholesky.c offers to the Cython module. Matrices are column-major. */
+#ifndef MERCER_CHOLESKY_H
+#define MERCER_CHOLESKY_H
+
+#include "mercer.h"
+
+/* BLAS and LAPACK routines of one dtype, with Fortran's calling convention and 32-bit sizes. */
+typedef void (*MercerRoutine)(void);
+
+typedef struct {
+    int is_float32;
+    MercerRoutine potrf, trsm, gemm, gemv, syrk;
+} MercerBlas;
+
+/* Where a computation was left; starts as zeros. info: the pivot that failed, counted from 1. */
+typedef struct {
+    ptrdiff_t k, phase, next, info;
+} MercerCholesky;
+
+/* The lower triangle of A (n, n) becomes L; what is strictly above stays. */
+int mercer_cholesky_factor(const MercerBlas *blas, ptrdiff_t n, void *A, ptrdiff_t lda, MercerCholesky *state,
+                           double pause_after, int n_threads);
+/* B (n, p) becomes (L Lᵀ)⁻¹ B. */
+void mercer_cholesky_solve(const MercerBlas *blas, ptrdiff_t n, const void *L, ptrdiff_t ldl, void *B, ptrdiff_t p,
+                           int n_threads);
+/* out (n,) = diag((L Lᵀ)⁻¹) */
+int mercer_cholesky_inverse_diagonal(const MercerBlas *blas, ptrdiff_t n, const void *L, ptrdiff_t ldl, void *out,
+                                     MercerCholesky *state, double pause_after, int n_threads);
+/* Y (n, p) = A X for the symmetric A with this strict upper triangle and diagonal. */
+int mercer_symmetric_product(const MercerBlas *blas, ptrdiff_t n, const void *A, ptrdiff_t lda, const void *diagonal,
+                             const void *X, ptrdiff_t p, void *Y, int n_threads);
+int mercer_cholesky_openmp(void);
+
+#endif
