@@ -127,6 +127,12 @@ def test_out_may_be_the_samples_themselves(rng):
         np.testing.assert_array_equal(Y, K)
 
 
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_single_samples_take_vectors_of_any_size(size, rng):
+    gram, V = RBF().gram(rng.normal(size=(50, 2)).astype(np.float32)), rng.random((50, 3))
+    np.testing.assert_allclose(gram @ (size * V) / size, gram @ V, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("out", "message"),
     [

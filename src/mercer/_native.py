@@ -150,15 +150,25 @@ def matmul(program, left, right, V, out, symmetric=False, blocks=None, n_threads
     Memory is O(n·p) and O(d) per row of the packed copies. The other parameters are as in `gram`.
     """
     dtype = _dtype(left)
-    V = np.ascontiguousarray(V, dtype=dtype)
     if 0 in out.shape or 0 in V.shape:
         out[...] = 0.0
         return
+    scale = None if V.dtype == dtype else _scales(V)
+    V = np.ascontiguousarray(V if scale is None else V / scale, dtype=dtype)
     target = out if out.flags.c_contiguous and out.dtype == _FLOAT64 else np.empty(out.shape)
     run = _gram.Run(program, left, right, symmetric, blocks, dtype, _count_threads(n_threads))
     run.matmul(V, target)
+    if scale is not None:
+        target *= scale
     if target is not out:
         out[...] = target
+
+
+def _scales(V):
+    """Powers of two by which columns of float64 come into the range of float32, without rounding."""
+    largest = np.max(np.abs(V), axis=0)
+    usable = np.isfinite(largest) & (largest > 0)
+    return np.ldexp(1.0, np.frexp(np.where(usable, largest, 1.0))[1] - 1)
 
 
 def _doubles(array):

@@ -709,3 +709,22 @@ def test_discrete_samples_have_no_tangent():
 def test_on_needs_columns():
     with pytest.raises(TypeError, match="needs samples of shape"):
         Finite(np.eye(2), ["a", "b"]).on(0)(["a"])
+
+
+def test_a_large_precomputed_matrix_normalizes(rng, monkeypatch):
+    # The diagonal and the derivatives go through the samples in pieces, which a matrix of kernel values has not.
+    X, k = rng.random((30, 4)), Precomputed().normalize()
+    K, G, tK = X @ X.T + np.eye(30), rng.random((30, 30)), rng.random((30, 30))
+
+    def everything():
+        yield k.diag(K)
+        yield k(K)
+        yield k.pushforward(K, None, tK)
+        yield k.pullback(K, None, G)[0]
+        yield k.pullback_pushforward(K, None, G, tK)[0]
+
+    expected = list(everything())
+    monkeypatch.setattr("mercer.kernels.prepared._CHUNK", 100)
+    monkeypatch.setattr("mercer.kernels.derivatives._STRIP_ENTRIES", 100)
+    for part, whole in zip(everything(), expected, strict=True):
+        np.testing.assert_allclose(part, whole, rtol=1e-13)

@@ -66,6 +66,8 @@ class BlockSource:
 
     differentiable = False
     one_sided = False
+    # Whether a strip of its rows can be taken by itself.
+    has_strips = True
 
     def _see(self, X):
         return X if X is None else self.scope.columns.apply(X)

@@ -31,7 +31,8 @@ __all__ = ["pullback", "pullback_pushforward", "pushforward"]
 def _strips(program, X, Z):
     """Row strips by which a program with BLOCK leaves keeps its memory at O(strip · m); else None."""
     n, m = n_rows(X), n_rows(X if Z is None else Z)
-    if not program.block_leaves or n * m <= _STRIP_ENTRIES:
+    leaves = [program.leaves[c].view for c in program.block_leaves]
+    if not leaves or n * m <= _STRIP_ENTRIES or not all(leaf.has_strips for leaf in leaves):
         return None
     step = max(1, _STRIP_ENTRIES // m)
     return [slice(start, min(n, start + step)) for start in range(0, n, step)]

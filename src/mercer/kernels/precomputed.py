@@ -83,6 +83,8 @@ class Precomputed(BlockKernel):
 class _Given(BlockSource):
     """A `Precomputed` where it stands in an expression: a diagonal that no row by itself can tell."""
 
+    has_strips = False  # and none is needed: a matrix of this size was given
+
     def diag(self, X, Z=None):
         """Diagonal of X."""
         K = self._see(X)

@@ -65,7 +65,7 @@ def paired(X, Z):
     return X, Z
 
 
-def sides(program, X, Z=None):
+def sides(program, X, Z=None, vecs=None):
     """Both sides of a value run; the right one is the left one if Z is None.
 
     Parameters
@@ -73,6 +73,8 @@ def sides(program, X, Z=None):
     program : Program
     X, Z : ndarray, csr_array or sequence
         As the kernel's input check returns them.
+    vecs : pair of ndarray, default=None
+        The row vectors of both sides where they are known.
 
     Returns
     -------
@@ -92,10 +94,10 @@ def sides(program, X, Z=None):
             _check_nonnegative(right, "Z")
         lefts.append(left)
         rights.append(right)
-    left = Side(n_rows(X), lefts, row_vectors(program, X))
+    left = Side(n_rows(X), lefts, row_vectors(program, X) if vecs is None else vecs[0])
     if Z is None:
         return left, left
-    return left, Side(n_rows(Z), rights, row_vectors(program, Z))
+    return left, Side(n_rows(Z), rights, row_vectors(program, Z) if vecs is None else vecs[1])
 
 
 def _dense_for(leaf, X):
@@ -133,11 +135,13 @@ def diagonal(program, X, Z=None):
     step = max(1, _CHUNK // max(width, 1))
     # Of all rows at once: a precomputed matrix has its diagonal only as a whole.
     whole = {c: program.leaves[c].view.diag(X, Z) for c in program.block_leaves}
+    x_vecs = row_vectors(program, X)
+    z_vecs = x_vecs if Z is None else row_vectors(program, Z)
     for start in range(0, n, step):
         rows = slice(start, start + step)
         x = take_rows(X, rows)
         z = None if Z is None else take_rows(Z, rows)
-        left, right = sides(program, x, z)
+        left, right = sides(program, x, z, (x_vecs[:, rows], z_vecs[:, rows]))
         blocks = {c: block[rows] for c, block in whole.items()}
         out[rows] = pairs.value(program, left, right, blocks)
     check_range(program, X, out, out.dtype)
