@@ -712,7 +712,7 @@ def test_on_needs_columns():
 
 
 def test_a_large_precomputed_matrix_normalizes(rng, monkeypatch):
-    # The diagonal and the derivatives go through the samples in pieces, which a matrix of kernel values has not.
+    # Diagonal and derivatives go through samples in pieces, which a matrix of kernel values does not have.
     X, k = rng.random((30, 4)), Precomputed().normalize()
     K, G, tK = X @ X.T + np.eye(30), rng.random((30, 30)), rng.random((30, 30))
 
