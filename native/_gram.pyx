@@ -8,6 +8,7 @@ adjoint.c, and this module gives them the processor without the GIL, looking for
 from cpython.buffer cimport (
     PyBUF_STRIDED_RO,
     PyBUF_WRITABLE,
+    PyBuffer_FillInfo,
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
@@ -106,6 +107,8 @@ cdef extern from "mercer.h" nogil:
     int mercer_adjoint(const MercerAdjoint *job, const MercerTable *table, ptrdiff_t *next, double pause_after,
                        int n_threads) noexcept
     void mercer_chunks(const double *rows, ptrdiff_t m, ptrdiff_t d, double *chunks, int n_threads) noexcept
+    void *mercer_take(size_t bytes, int n_threads) noexcept
+    void mercer_give(void *memory, size_t bytes) noexcept
     int mercer_openmp() noexcept
 
 # Seconds after which a loop comes back to look for signals.
@@ -446,6 +449,26 @@ def _occurring(left, right):
 
     left = over(left)
     return left, left if same else over(right), columns
+
+
+cdef class Memory:
+    """Bytes for a result, from memory.c and given back to it; NumPy sees them through the buffer protocol."""
+
+    cdef void *memory
+    cdef Py_ssize_t size
+
+    def __cinit__(self, size_t size, int n_threads):
+        self.size = size
+        with nogil:
+            self.memory = mercer_take(size, n_threads)
+        if self.memory == NULL:
+            raise MemoryError(f"no memory for a result of {size} bytes")
+
+    def __dealloc__(self):
+        mercer_give(self.memory, self.size)
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.memory, self.size, False, flags)
 
 
 def simd(int function, x, y):

@@ -7,10 +7,6 @@
  *
  * A loop returns MERCER_PAUSED after `pause_after` seconds, so that its caller can look for signals.
  */
-#if defined(__linux__)
-#define _DEFAULT_SOURCE
-#include <sys/mman.h>
-#endif
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,22 +23,6 @@ static ptrdiff_t least(ptrdiff_t a, ptrdiff_t b)
     return a < b ? a : b;
 }
 
-/* Memory for `free`. Large copies get huge pages where the system has them: their first touch is a third of the
- * cost of packing otherwise. */
-static void *aligned(size_t bytes)
-{
-#if defined(__linux__)
-    const size_t huge = (size_t)1 << 21;
-    if (bytes > 2 * huge) {
-        void *memory = aligned_alloc(huge, (bytes + huge - 1) / huge * huge);
-        if (memory)
-            madvise(memory, bytes, MADV_HUGEPAGE); /* advice: a refusal changes nothing */
-        return memory;
-    }
-#endif
-    return aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
-}
-
 int mercer_openmp(void)
 {
     return _OPENMP;
@@ -52,9 +32,10 @@ int mercer_openmp(void)
 
 enum { OWN_ROWS, OWN_PANELS, OWN_ROW_NORMS, OWN_COL_NORMS };
 
-static int own(MercerLeaf *leaf, int what, size_t bytes)
+static int own(MercerLeaf *leaf, int what, size_t bytes, int n_threads)
 {
-    leaf->owned[what] = aligned(bytes);
+    leaf->owned[what] = mercer_take(bytes, n_threads);
+    leaf->owned_bytes[what] = bytes;
     return leaf->owned[what] == NULL;
 }
 
@@ -69,7 +50,7 @@ static int pack_rows(const MercerRun *run, MercerLeaf *leaf, const MercerTable *
         leaf->ld = leaf->left.row_stride;
         return MERCER_OK;
     }
-    if (own(leaf, OWN_ROWS, (size_t)(n * d) * table->element))
+    if (own(leaf, OWN_ROWS, (size_t)(n * d) * table->element, n_threads))
         return MERCER_NO_MEMORY;
     leaf->rows = leaf->owned[OWN_ROWS];
     leaf->ld = d;
@@ -84,7 +65,7 @@ static int pack_panels(const MercerRun *run, MercerLeaf *leaf, const MercerTable
     const ptrdiff_t m = run->m, d = leaf->d, width = table->panel_width;
     if (leaf->right.indices)
         return MERCER_OK;
-    if (own(leaf, OWN_PANELS, (size_t)(ceil_div(m, width) * d * width) * table->element))
+    if (own(leaf, OWN_PANELS, (size_t)(ceil_div(m, width) * d * width) * table->element, n_threads))
         return MERCER_NO_MEMORY;
     leaf->panels = leaf->owned[OWN_PANELS];
 #pragma omp parallel for schedule(static) num_threads(n_threads) if (m * d > 20000)
@@ -102,7 +83,7 @@ static int norms(const MercerLeaf *leaf, const MercerFeatures *side, const char 
     int failed = 0;
 #pragma omp parallel num_threads(n_threads) if (n * d > 20000)
     {
-        char *space = panels || side->indices ? NULL : aligned((size_t)(d * width) * size);
+        char *space = panels || side->indices ? NULL : aligned_alloc(64, ((size_t)(d * width) * size + 63) / 64 * 64);
         if (!panels && !side->indices && !space) {
 #pragma omp atomic write
             failed = 1;
@@ -128,13 +109,13 @@ static int prepare_leaf(const MercerRun *run, MercerLeaf *leaf, const MercerTabl
         return MERCER_NO_MEMORY;
     if (!(leaf->kind == LEAF_SQDIST && leaf->expand))
         return MERCER_OK;
-    if (own(leaf, OWN_COL_NORMS, (size_t)(run->m + 2 * table->tile) * table->element) ||
+    if (own(leaf, OWN_COL_NORMS, (size_t)(run->m + 2 * table->tile) * table->element, n_threads) ||
         norms(leaf, &leaf->right, leaf->panels, table, leaf->owned[OWN_COL_NORMS], n_threads))
         return MERCER_NO_MEMORY;
     leaf->col_norms = leaf->row_norms = leaf->owned[OWN_COL_NORMS];
     if (run->symmetric)
         return MERCER_OK;
-    if (own(leaf, OWN_ROW_NORMS, (size_t)(run->n + 2 * table->tile) * table->element) ||
+    if (own(leaf, OWN_ROW_NORMS, (size_t)(run->n + 2 * table->tile) * table->element, n_threads) ||
         norms(leaf, &leaf->left, NULL, table, leaf->owned[OWN_ROW_NORMS], n_threads))
         return MERCER_NO_MEMORY;
     leaf->row_norms = leaf->owned[OWN_ROW_NORMS];
@@ -155,7 +136,7 @@ void mercer_release(MercerRun *run)
 {
     for (int l = 0; l < run->n_leaves; l++)
         for (int what = 0; what < 4; what++) {
-            free(run->leaves[l].owned[what]);
+            mercer_give(run->leaves[l].owned[what], run->leaves[l].owned_bytes[what]);
             run->leaves[l].owned[what] = NULL;
         }
 }
@@ -163,7 +144,7 @@ void mercer_release(MercerRun *run)
 /* Scratch whose first word says that it holds no panels. */
 static void *new_scratch(const MercerRun *run, const MercerTable *table)
 {
-    void *scratch = aligned(table->scratch_bytes(run));
+    void *scratch = aligned_alloc(64, (table->scratch_bytes(run) + 63) / 64 * 64);
     if (scratch)
         *(ptrdiff_t *)scratch = 0;
     return scratch;
@@ -256,7 +237,7 @@ int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const vo
     state->ldv = wide ? ceil_div(p, pad) * pad : ceil_div(m, pad) * pad + table->tile;
     state->ldy = wide ? p : n;
     const size_t v_bytes = (size_t)(wide ? m : p) * (size_t)state->ldv * size;
-    state->V = aligned(v_bytes);
+    state->V = aligned_alloc(64, (v_bytes + 63) / 64 * 64);
     state->n_strips = n_rows;
     if (run->symmetric) {
         const ptrdiff_t affordable = (ptrdiff_t)(PARTIAL_BYTES / (y_size(run, state) * sizeof(double)));

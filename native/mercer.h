@@ -48,7 +48,8 @@ typedef struct {
     const void *panels;       /* (ceil(m / panel_width), d, panel_width) of T */
     const void *row_norms;    /* (n,) of T */
     const void *col_norms;    /* (padded m,) of T */
-    void *owned[4];           /* what mercer_release frees */
+    void *owned[4];           /* what mercer_release gives back */
+    size_t owned_bytes[4];
     /* LEAF_BLOCK */
     const void *block;        /* (n, m) of T */
     ptrdiff_t block_row_stride, block_col_stride;
@@ -154,6 +155,10 @@ int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const vo
 int mercer_matmul(const MercerRun *run, const MercerTable *table, MercerState *state, double pause_after,
                   int n_threads);
 void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out);
+/* memory.c: 64-byte aligned memory, whose pages are there; mercer_give wants the size that was asked for */
+void *mercer_take(size_t bytes, int n_threads);
+void mercer_give(void *memory, size_t bytes);
+
 /* adjoint.c */
 int mercer_adjoint(const MercerAdjoint *job, const MercerTable *table, ptrdiff_t *next, double pause_after, int n_threads);
 void mercer_chunks(const double *rows, ptrdiff_t m, ptrdiff_t d, double *chunks, int n_threads);

@@ -389,3 +389,30 @@ def test_every_instruction_set(isa):
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", __file__]
     done = subprocess.run(tests, env=environment, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+class TestMemoryOfResults:
+    def test_is_kept_for_the_next_result_only_after_the_last_reference(self):
+        first = _native.empty((1000, 1000), np.float64)
+        address, view = first.ctypes.data, first[3:5]
+        view[...] = 7.0
+        del first
+        second = _native.empty((1000, 1000), np.float64)
+        second[...] = 1.0
+        assert second.ctypes.data != address
+        np.testing.assert_array_equal(view, 7.0)
+        del view
+        third = _native.empty((1000, 1000), np.float64)
+        assert third.ctypes.data == address
+        assert third.ctypes.data % 64 == 0
+
+    @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads the memory that Linux reports")
+    def test_no_more_than_256_mb_are_kept(self):
+        def resident():
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        before = resident()
+        arrays = [_native.empty((1000, 1000 + 500 * i), np.float64) for i in range(40)]  # 3.4 GB
+        del arrays
+        assert resident() - before < 2**28 + 2**26

@@ -89,15 +89,17 @@ def _count_threads(n_threads):
     return count
 
 
-def empty(shape, dtype):
-    """An uninitialised array on a 64-byte boundary, so that whole cache lines are stored past the caches."""
+def empty(shape, dtype, n_threads=None):
+    """An uninitialised array whose memory is ready to be filled.
+
+    A large one begins on a 64-byte boundary, so that whole cache lines are stored past the caches, and its
+    pages are there: those of a result that was let go, or new ones, made in parallel.
+    """
     dtype = np.dtype(dtype)
     size = dtype.itemsize * shape[0] * shape[1]
-    if size < 2**20:
+    if size < 2**22:
         return np.empty(shape, dtype)
-    memory = np.empty(size + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + size].view(dtype).reshape(shape)
+    return np.frombuffer(_gram.Memory(size, _count_threads(n_threads)), dtype).reshape(shape)
 
 
 def _dtype(left, default=_FLOAT64):

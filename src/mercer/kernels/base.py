@@ -268,7 +268,7 @@ class Kernel(Algebra, Value):
         run = self._prepared(X, Z)
         if out is None:
             check_output(*run.shape, run.dtype)
-            out = _native.empty(run.shape, run.dtype)
+            out = _native.empty(run.shape, run.dtype, n_threads)
         else:
             check_out(out, run.shape, run.dtype)
         return run.fill(out, n_threads)
