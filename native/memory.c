@@ -76,7 +76,8 @@ void *mercer_take(size_t bytes, int n_threads)
 #if defined(__linux__)
         madvise(memory, size, MADV_HUGEPAGE); /* advice: a refusal changes nothing */
 #endif
-        touch(memory, size, n_threads);
+        if (size <= KEPT) /* more takes longer than Ctrl-C can wait */
+            touch(memory, size, n_threads);
     }
     return memory;
 }

@@ -413,6 +413,6 @@ class TestMemoryOfResults:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
         before = resident()
-        arrays = [_native.empty((1000, 1000 + 500 * i), np.float64) for i in range(40)]  # 3.4 GB
+        arrays = [_native.empty((1000, 2000 + 500 * i), np.float64) for i in range(14)]  # 590 MB
         del arrays
         assert resident() - before < 2**28 + 2**26
