@@ -1,13 +1,15 @@
 """Numbers of threads: the OpenMP setting, the cgroup's share, the cores."""
 
 import math
+import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from mercer import _threads
-from mercer._threads import available_cores, blas_threads, n_threads
+from mercer._threads import available_cores, n_threads, one_blas_thread
 
 
 @pytest.fixture
@@ -77,12 +79,40 @@ def blas_counts():
 
 
 def test_blas_is_set_and_restored():
-    before = blas_counts()
-    with blas_threads(1):
-        assert blas_counts() == {1}
-    assert blas_counts() == before
+    with threadpool_limits(2, user_api="blas"):
+        with one_blas_thread(), one_blas_thread():
+            assert blas_counts() == {1}
+        assert blas_counts() == {2}
 
 
-def test_none_leaves_a_lower_limit_of_the_caller_alone(machine):
-    with threadpool_limits(1, user_api="blas"), blas_threads(None):
+def test_a_limit_of_the_caller_stands():
+    with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
+            assert blas_counts() == {1}
         assert blas_counts() == {1}
+
+
+def test_blas_is_restored_by_the_last_of_overlapping_threads(monkeypatch):
+    library = SimpleNamespace(user_api="blas", num_threads=2)
+
+    def limit(limits, user_api):
+        before, library.num_threads = library.num_threads, limits
+        return SimpleNamespace(restore_original_limits=lambda: setattr(library, "num_threads", before))
+
+    controller = SimpleNamespace(lib_controllers=[library], limit=limit)
+    monkeypatch.setattr(_threads, "_controller", lambda: controller)
+    entered, go_on = threading.Event(), threading.Event()
+
+    def first():
+        with one_blas_thread():
+            entered.set()
+            assert go_on.wait(10)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert entered.wait(10)
+    with one_blas_thread():
+        go_on.set()
+        thread.join()
+        assert library.num_threads == 1
+    assert library.num_threads == 2

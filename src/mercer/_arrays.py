@@ -18,6 +18,7 @@ __all__ = [
     "check_samples",
     "check_targets",
     "check_weights",
+    "column_scales",
     "common",
     "plain",
     "plain_hooks",
@@ -289,6 +290,24 @@ def common(X, Z):
     if X.dtype == Z.dtype:
         return X, Z
     return X.astype(np.float64, copy=False), Z.astype(np.float64, copy=False)
+
+
+def column_scales(V):
+    """Powers of two that divide columns into numbers up to 2, without rounding.
+
+    Parameters
+    ----------
+    V : ndarray of shape (n, p)
+        float64.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+        1 for a column of zeros, or one that is not finite.
+    """
+    largest = np.max(np.abs(V), axis=0)
+    usable = np.isfinite(largest) & (largest > 0)
+    return np.ldexp(1.0, np.frexp(np.where(usable, largest, 1.0))[1] - 1)
 
 
 # ---------------------------------------------------------------- targets and weights

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 import numpy as np
 from scipy import sparse
 
-from mercer._threads import blas_threads
+from mercer._arrays import column_scales
 from mercer._threads import n_threads as _threads_asked_for
+from mercer._threads import one_blas_thread
 
 from .kernels.program import Gradient, Side, Tangent
 
@@ -155,7 +156,7 @@ def matmul(program, left, right, V, out, symmetric=False, blocks=None, n_threads
     if 0 in out.shape or 0 in V.shape:
         out[...] = 0.0
         return
-    scale = None if V.dtype == dtype else _scales(V)
+    scale = None if V.dtype == dtype else column_scales(V)
     V = np.ascontiguousarray(V if scale is None else V / scale, dtype=dtype)
     target = out if out.flags.c_contiguous and out.dtype == _FLOAT64 else np.empty(out.shape)
     run = _gram.Run(program, left, right, symmetric, blocks, dtype, _count_threads(n_threads))
@@ -164,13 +165,6 @@ def matmul(program, left, right, V, out, symmetric=False, blocks=None, n_threads
         target *= scale
     if target is not out:
         out[...] = target
-
-
-def _scales(V):
-    """Powers of two by which columns of float64 come into the range of float32, without rounding."""
-    largest = np.max(np.abs(V), axis=0)
-    usable = np.isfinite(largest) & (largest > 0)
-    return np.ldexp(1.0, np.frexp(np.where(usable, largest, 1.0))[1] - 1)
 
 
 def _doubles(array):
@@ -238,6 +232,8 @@ def simd(name, x):
 
 # ---------------------------------------------------------------- Cholesky factors
 
+_PRODUCT_COLUMNS = 64
+
 
 def cholesky(A, n_threads=None):
     """Overwrite the lower triangle of A with its Cholesky factor L; what is strictly above stays.
@@ -254,7 +250,7 @@ def cholesky(A, n_threads=None):
     int
         0, or the pivot that was not positive, counted from 1.
     """
-    with blas_threads(1):
+    with one_blas_thread():
         return _cholesky.factor(A, _count_threads(n_threads))
 
 
@@ -262,7 +258,7 @@ def cholesky_solve(L, B, n_threads=None):
     """``(L Lᵀ)⁻¹ B`` for B of shape (n, p), a new array in Fortran order and L's dtype."""
     B = np.array(B, dtype=L.dtype, order="F")
     if B.size:
-        with blas_threads(1):
+        with one_blas_thread():
             _cholesky.solve(L, B, _count_threads(n_threads))
     return B
 
@@ -270,17 +266,19 @@ def cholesky_solve(L, B, n_threads=None):
 def cholesky_inverse_diagonal(L, n_threads=None):
     """``diag((L Lᵀ)⁻¹)``, of shape (n,)."""
     out = np.empty(len(L), L.dtype)
-    with blas_threads(1):
+    with one_blas_thread():
         _cholesky.inverse_diagonal(L, out, _count_threads(n_threads))
     return out
 
 
 def symmetric_product(A, diagonal, V, n_threads=None):
-    """``A V`` for the symmetric matrix of A's strict upper triangle and a diagonal; Fortran order, A's dtype."""
+    """``A V`` for the symmetric A of this strict upper triangle and diagonal; Fortran order, A's dtype."""
     V = np.asfortranarray(V, dtype=A.dtype)
     out = np.empty(V.shape, A.dtype, order="F")
-    if out.size:
-        diagonal = np.ascontiguousarray(diagonal, dtype=A.dtype)
-        with blas_threads(1):
-            _cholesky.symmetric_product(A, diagonal, V, out, _count_threads(n_threads))
+    diagonal = np.ascontiguousarray(diagonal, dtype=A.dtype)
+    with one_blas_thread():
+        # Partial sums take 16 times the memory of the columns at hand.
+        for start in range(0, V.shape[1], _PRODUCT_COLUMNS):
+            some = slice(start, start + _PRODUCT_COLUMNS)
+            _cholesky.symmetric_product(A, diagonal, V[:, some], out[:, some], _count_threads(n_threads))
     return out

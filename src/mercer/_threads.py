@@ -1,16 +1,17 @@
 """How many threads: the one place where ``n_jobs`` and ``n_threads`` become a number.
 
-Compiled loops take the number as their last argument; LAPACK and BLAS get it through `blas_threads`.
+Compiled loops take the number as their last argument; BLAS and LAPACK stay on one (`one_blas_thread`).
 """
 
 import math
 import operator
 import os
+import threading
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["available_cores", "blas_threads", "n_threads"]
+__all__ = ["available_cores", "n_threads", "one_blas_thread"]
 
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
 
@@ -103,14 +104,17 @@ def n_threads(n=None):
     if n is None:
         return _omp_setting() or available_cores()
     if isinstance(n, bool):
-        raise TypeError(f"the number of threads must be an integer or None, got {n!r}")
+        raise TypeError(f"the number of threads (n_jobs, n_threads) must be an integer or None, got {n!r}")
     try:
         count = operator.index(n)
     except TypeError:
-        raise TypeError(f"the number of threads must be an integer or None, got {n!r}") from None
+        raise TypeError(
+            f"the number of threads (n_jobs, n_threads) must be an integer or None, got {n!r}"
+        ) from None
     if count == 0:
         raise ValueError(
-            "the number of threads is 0; use None for the default, -1 for all cores, or a positive number"
+            "the number of threads (n_jobs, n_threads) is 0; use None for the default, -1 for all cores, or "
+            "a positive number"
         )
     return count if count > 0 else max(1, available_cores() + 1 + count)
 
@@ -125,22 +129,39 @@ def _controller():
     return ThreadpoolController()
 
 
-@contextmanager
-def blas_threads(n=None):
-    """Run the body with BLAS and LAPACK on ``n_threads(n)`` threads; restored on the way out.
+class _Held:
+    """How many bodies of `one_blas_thread` are running, and what undoes the limit they share."""
 
-    Parameters
-    ----------
-    n : int or None
-        As `n_threads` reads it.
+    def __init__(self):
+        self.lock, self.count, self.limit = threading.Lock(), 0, None
+
+
+_held = _Held()
+if hasattr(os, "register_at_fork"):
+    # A lock that another thread of the parent held would stay locked in the child.
+    os.register_at_fork(after_in_child=_held.__init__)
+
+
+@contextmanager
+def one_blas_thread():
+    """Run the body with BLAS and LAPACK on one thread; the last body to end restores what there was.
+
+    The setting belongs to the whole process. Bodies that overlap in several threads share one limit, since
+    each restoring what it found would leave the process with the others' limit.
     """
-    wanted = n_threads(n)
-    counts = [library.num_threads for library in _controller().lib_controllers if library.user_api == "blas"]
-    # None only ever lowers: a limit that the caller has set around us stands. And where nothing changes,
-    # nothing is set, since the setting belongs to the whole process and restoring it would race with other
-    # threads' fits.
-    if all(count == wanted or (n is None and count < wanted) for count in counts):
+    with _held.lock:
+        _held.count += 1
+        if _held.limit is None and any(
+            library.num_threads != 1
+            for library in _controller().lib_controllers
+            if library.user_api == "blas"
+        ):
+            _held.limit = _controller().limit(limits=1, user_api="blas")
+    try:
         yield
-        return
-    with _controller().limit(limits=wanted, user_api="blas"):
-        yield
+    finally:
+        with _held.lock:
+            _held.count -= 1
+            if _held.count == 0 and _held.limit is not None:
+                limit, _held.limit = _held.limit, None
+                limit.restore_original_limits()

@@ -316,8 +316,9 @@ class TestConduct:
     def test_falling_short_is_said(self, data):
         X, y, _ = data
         model = KernelRidge(1e-6, kernel="rbf", solver="cg", precond_rank=1, max_iter=2, tol=1e-10)
-        with pytest.warns(ConvergenceWarning, match="conjugate gradients stopped at a residual of"):
+        with pytest.warns(ConvergenceWarning, match="conjugate gradients stopped at a residual of") as caught:
             model.fit(X, y)
+        assert caught[0].filename == __file__
         assert not model.converged_
         assert model.n_iter_ == 2
         assert model.residual_ > 1e-10
@@ -396,6 +397,15 @@ class TestWithoutPenalty:
         model = KernelRidge(0.0, kernel=Laplacian(1.0)).fit(X, y)
         np.testing.assert_allclose(model.predict(X), y, rtol=1e-10)
 
+    def test_samples_beyond_the_range_are_named(self, data):
+        X, y, _ = data
+        for solver in SOLVERS:
+            with (
+                np.errstate(over="ignore", invalid="ignore"),
+                pytest.raises(ValueError, match=r"infinite or NaN in row 0.*scale the samples"),
+            ):
+                KernelRidge(solver=solver).fit(X * 1e200, y)
+
     def test_singular_ones_name_the_row(self, data):
         X, y, _ = data
         with pytest.raises(
@@ -418,7 +428,8 @@ def test_threads_change_nothing(solver, n, rng):
     """Bit for bit, whatever route is taken: float64, float32 refined, conjugate gradients."""
     X, y = rng.normal(size=(n, 4)), rng.normal(size=(n, 2))
     models = [
-        KernelRidge(0.1, kernel=RBF(0.5), solver=solver, n_jobs=jobs, random_state=0).fit(X, y) for jobs in (1, 2, 3)
+        KernelRidge(0.1, kernel=RBF(0.5), solver=solver, n_jobs=jobs, random_state=0).fit(X, y)
+        for jobs in (1, 2, 3)
     ]
     for model in models[1:]:
         np.testing.assert_array_equal(model.dual_coef_, models[0].dual_coef_)

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
@@ -249,3 +250,89 @@ def test_an_operator_will_do(data):
 def test_bad_input(arguments, error, message):
     with pytest.raises(error, match=message):
         ridge(*arguments)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("route", ["cholesky", "mixed", "cg"])
+def test_the_unit_of_the_targets_does_not_matter(monkeypatch, data, route, unit):
+    # Squares of such targets leave float64's range.
+    monkeypatch.setattr(least_squares, "MIXED_FROM", 10 if route == "mixed" else 10**6)
+    _, K, Y = data
+    alphas = np.array([0.3, 5.0])
+
+    def fit(Y):
+        if route != "cg":
+            return ridge_cholesky(K.copy(), Y, alphas)
+        return ridge_cg(K.dot, Y, alphas, diagonal=K.diagonal(), rows=K.__getitem__, tol=1e-10)
+
+    expected, actual = fit(Y), fit(Y * unit)
+    np.testing.assert_allclose(actual.solution / unit, expected.solution, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(actual.intercept / unit, expected.intercept, rtol=1e-6)
+    loo = least_squares.ridge_loo_residuals(K.copy(), Y * unit, alphas) / unit
+    np.testing.assert_allclose(
+        loo, least_squares.ridge_loo_residuals(K.copy(), Y, alphas), rtol=1e-10, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("alpha", [1e-20, 1e-300, 5e-324])
+def test_an_alpha_below_rounding_does_not_spoil_the_preconditioner(data, alpha):
+    X, _, Y = data
+    K = RBF(gamma=2.0)(X)
+    alphas = np.full(2, alpha)
+    outcome = ridge_cg(K.dot, Y, alphas, diagonal=K.diagonal(), rows=K.__getitem__, tol=1e-8)
+    assert outcome.converged
+    np.testing.assert_allclose(K @ outcome.solution + outcome.intercept, Y, rtol=1e-7)
+
+
+def test_residuals_that_stand_for_hundreds_of_steps_fall_later(rng):
+    n = 300
+    Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    K = (Q * np.geomspace(1e-4, 1, n)) @ Q.T
+    K = (K + K.T) / 2
+    outcome = ridge_cg(
+        K.dot,
+        rng.normal(size=(n, 1)),
+        np.array([1e-9]),
+        diagonal=K.diagonal(),
+        rows=K.__getitem__,
+        fit_intercept=False,
+        max_rank=1,
+        max_iter=3000,
+        tol=1e-3,
+    )
+    assert outcome.converged
+    assert outcome.n_iter > 400
+
+
+@pytest.mark.parametrize("function", [ridge, ridge_loo])
+@pytest.mark.parametrize(
+    ("K", "error", "message"),
+    [
+        ([[1.0, np.nan], [np.nan, 1.0]], ValueError, "K contains NaN at row 0, column 1"),
+        ([[1.0, 1j], [-1j, 1.0]], ValueError, "Complex data not supported: K"),
+        ([["a", "b"], ["b", "a"]], ValueError, "K holds the string 'a'"),
+        (None, ValueError, "K has shape"),
+        ([], ValueError, "K has shape"),
+    ],
+)
+def test_a_bad_matrix(function, K, error, message):
+    with pytest.raises(error, match=message):
+        function(K, [1.0, 2.0], 0.1)
+
+
+def test_a_sparse_matrix_will_do(data):
+    _, K, Y = data
+    np.testing.assert_array_equal(ridge(sp.csr_array(K), Y), ridge(K, Y))
+
+
+def test_an_infinite_matrix_names_the_row():
+    K = np.eye(4)
+    K[1, 2] = K[2, 1] = np.inf
+    for mixed in (True, False):
+        with pytest.raises(ValueError, match="infinite or NaN in row 2"):
+            ridge_cholesky(K.copy(), np.ones((4, 1)), np.ones(1), mixed=mixed)
+
+
+def test_an_indefinite_matrix_is_not_taken_for_repeated_rows():
+    with pytest.raises(NotPositiveDefinite, match="positive semidefinite kernel"):
+        ridge(-np.eye(3), np.ones(3), 0.1)

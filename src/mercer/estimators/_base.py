@@ -18,7 +18,15 @@ from ..kernels.base import Kernel
 from ..kernels.names import from_name, variance_of
 from ..kernels.precomputed import FunctionKernel
 
-__all__ = ["KernelEstimator", "PairwiseFunction", "check_choice", "check_number", "check_rng"]
+__all__ = [
+    "KernelEstimator",
+    "PairwiseFunction",
+    "check_choice",
+    "check_flag",
+    "check_number",
+    "check_rng",
+    "own_rows",
+]
 
 
 def check_choice(name, value, known):
@@ -68,6 +76,20 @@ def check_number(name, value, *, above=None, least=None, integer=False, none=Fal
     ):
         bound = f"larger than {above}" if above is not None else f"at least {least}"
         raise ValueError(f"{name} must be {bound}, got {value!r}")
+
+
+def check_flag(name, value):
+    """Raise a ``TypeError`` unless a parameter is True or False (or 1 or 0).
+
+    Parameters
+    ----------
+    name : str
+        The parameter.
+    value : object
+        What was given.
+    """
+    if not isinstance(value, bool | np.bool_ | int | np.integer) or value not in (0, 1):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def check_rng(random_state):
@@ -273,6 +295,6 @@ def _check_precomputed(K):
             i, j = np.unravel_index(int(np.argmax(gap)), gap.shape)
             raise ValueError(
                 f"kernel='precomputed' needs a symmetric matrix at fit, but entries ({start + i}, {j}) and "
-                f"({j}, {start + i}) are {K[start + i, j]!r} and {K[j, start + i]!r}; symmetrise it with "
+                f"({j}, {start + i}) are {K[start + i, j]:.8g} and {K[j, start + i]:.8g}; symmetrise it with "
                 "(K + K.T) / 2"
             )

@@ -9,12 +9,12 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from .._arrays import check_output, check_targets, check_weights
 from .._progress import progress
-from .._threads import blas_threads, n_threads
+from .._threads import n_threads, one_blas_thread
 from ..gram import Gram
 from ..kernels.precomputed import Precomputed
 from ..solvers import NotPositiveDefinite
 from ..solvers.least_squares import check_alpha, ridge_cg, ridge_cholesky, ridge_loo_residuals
-from ._base import KernelEstimator, check_choice, check_number, check_rng, own_rows
+from ._base import KernelEstimator, check_choice, check_flag, check_number, check_rng, own_rows
 
 __all__ = ["KernelRidge"]
 
@@ -92,8 +92,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
     residual_ : float
         The relative residual at the end, the largest over the targets.
     solver_used_ : str
-        "cholesky", "cholesky, float32 refined" (a float32 factor that preconditions float64 residuals) or
-        "cg".
+        "cholesky", "cholesky, float32 refined" (a float32 factor that preconditions float64 residuals), both
+        with an "and" where the alphas differ in that, or "cg".
 
     Raises
     ------
@@ -194,7 +194,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         Y = np.array(y.reshape(n, -1), dtype=np.float64)
         problem = _Problem(kernel, X, Y, check_alpha(self.alpha, Y.shape[1]), weights, self.fit_intercept)
         # Compiled loops have the threads; what BLAS makes of several of its own varies in the last digits.
-        with blas_threads(1):
+        with one_blas_thread():
             outcome = self._solve(problem)
         self._keep(problem, outcome, X, y, names)
         return self
@@ -206,6 +206,9 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         check_number("max_iter", self.max_iter, least=1, integer=True, none=True)
         check_number("precond_rank", self.precond_rank, least=1, integer=True, none=True)
         check_number("memory_budget", self.memory_budget, above=0)
+        check_flag("fit_intercept", self.fit_intercept)
+        check_flag("store_factor", self.store_factor)
+        check_rng(self.random_state)
         n_threads(self.n_jobs)
         self._check_kernel()
 
@@ -290,6 +293,13 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         -------
         ndarray of shape (m,) or (m, t)
             float32 if both the training rows and these are.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            For rows unlike the fit's: another number of columns, NaN or infinity (with its row).
         """
         self._require_fit("dual_coef_")
         X = self._query_samples(X)
@@ -305,11 +315,12 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         """``y − ŷ₋ᵢ``: each target less its prediction by the fit without that row; of y's shape.
 
         In closed form, on first access. It takes a Cholesky factor of the n×n matrix, whatever solver was
-        used. A row of weight ≤ 0 is in no fit, and has the residual of the fit.
+        used. A row of weight ≤ 0 is in no fit, and has the residual of the fit. NaN where `fit_intercept` has
+        no other row to go by.
         """
         self._require_fit("dual_coef_")
         if self._loo is None:
-            with blas_threads(1):
+            with one_blas_thread():
                 self._loo = self._leave_one_out().reshape(self._shape)
         return self._loo
 

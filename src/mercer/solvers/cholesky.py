@@ -9,7 +9,7 @@ from scipy.linalg import blas, lapack
 
 from .. import _native
 from .conjugate_gradient import conjugate_gradient
-from .outcome import NotPositiveDefinite
+from .outcome import NotPositiveDefinite, not_finite
 
 __all__ = ["MIXED_FROM", "Factor", "factorize", "solve_mixed"]
 
@@ -39,6 +39,9 @@ def _pivot_error(n):
 
 def _breakdown(A, diagonal, i, alpha):
     """The error for a breakdown at pivot `i`, with the pivot worked out from the columns before it."""
+    for j, d in enumerate(diagonal):
+        if not (np.isfinite(d) and np.isfinite(A[:j, j]).all()):
+            return not_finite(j)
     row = A[:i, i].copy()  # the upper triangle still holds the matrix
     part = lapack.dtrtrs(np.asfortranarray(A[:i, :i]), row, lower=1)[0] if i else row
     pivot = float(diagonal[i] - part @ part)
@@ -46,7 +49,11 @@ def _breakdown(A, diagonal, i, alpha):
         abs(pivot) if np.isfinite(pivot) else 0.0, 2 * _pivot_error(len(diagonal)) * np.abs(diagonal).max()
     )
     raised = max(10.0 ** np.ceil(np.log10(floor)) if floor > 0 else 1e-10, 10 * alpha)
-    return NotPositiveDefinite(i, pivot, f"raise alpha above {raised:.0e}, or drop rows that repeat others")
+    if -pivot > len(diagonal) * _EPS * np.abs(diagonal).max():  # more than rounding
+        remedy = "take a positive semidefinite kernel (mercer.kernels.check_psd tells)"
+    else:
+        remedy = "drop rows that repeat others"
+    return NotPositiveDefinite(i, pivot, f"raise alpha above {raised:.0e}, or {remedy}")
 
 
 class Factor:
@@ -75,22 +82,24 @@ class Factor:
         """``diag((K + alpha I)⁻¹)``, of shape (n,)."""
         return _native.cholesky_inverse_diagonal(self.array, n_threads)
 
+    def restored(self, diagonal):
+        """The matrix again, with this diagonal, in the factor's memory; the factor is lost."""
+        A = self.array
+        n, block = A.shape[0], 512
+        for i in range(0, n, block):
+            stop = min(i + block, n)
+            A[stop:, i:stop] = A[i:stop, stop:].T
+            square = A[i:stop, i:stop]
+            square[...] = np.triu(square, 1) + np.triu(square, 1).T
+        A.flat[:: n + 1] = diagonal
+        return A
+
 
 def _solve_single(L, V, n_threads):
     """``(L Lᵀ)⁻¹ V`` in float32, for V in float64 of any magnitude."""
     scale = np.abs(V).max(axis=0)
     scale[scale == 0] = 1.0  # residuals shrink below what float32 can hold
     return scale * _native.cholesky_solve(L, V / scale, n_threads).astype(np.float64)
-
-
-def _restore(A):
-    """Copy the strict upper triangle, which LAPACK left alone, over the lower one."""
-    n, block = A.shape[0], 512
-    for i in range(0, n, block):
-        stop = min(i + block, n)
-        A[stop:, i:stop] = A[i:stop, stop:].T
-        square = A[i:stop, i:stop]
-        square[...] = np.triu(square, 1) + np.triu(square, 1).T
 
 
 def factorize(K, alpha, n_threads=None):
@@ -113,6 +122,8 @@ def factorize(K, alpha, n_threads=None):
     ------
     NotPositiveDefinite
         At the pivot that is not positive, or is no more than rounding error.
+    ValueError
+        Where K is infinite or NaN.
     """
     A = _fortran(K)
     diagonal = A.diagonal() + alpha

@@ -9,12 +9,14 @@ spoil.
 """
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
-from .._threads import blas_threads
-from .cholesky import MIXED_FROM, _restore, factorize, solve_mixed
+from .._arrays import check_samples, check_targets, check_weights, column_scales
+from .._threads import one_blas_thread
+from .cholesky import MIXED_FROM, factorize, solve_mixed
 from .conjugate_gradient import conjugate_gradient
-from .outcome import Outcome, warn_unconverged
+from .outcome import Outcome, not_finite, warn_unconverged
 from .pivoted_cholesky import Woodbury, pivoted_cholesky
 
 __all__ = ["ridge", "ridge_cg", "ridge_cholesky", "ridge_loo", "ridge_loo_residuals"]
@@ -24,12 +26,18 @@ __all__ = ["ridge", "ridge_cg", "ridge_cholesky", "ridge_loo", "ridge_loo_residu
 
 
 def _centred(Y, s, fit_intercept):
-    """S(Y − mean) and the weighted means; subtracting them changes the intercept only, and keeps digits."""
-    mean = np.zeros(Y.shape[1])
+    """S(Y / unit − mean), the weighted means, and a power of two per target.
+
+    Subtracting the mean changes the intercept only, and keeps digits; the unit keeps squares of tiny and huge
+    targets in range, without rounding.
+    """
+    unit = column_scales(Y)
+    Y, mean = Y / unit, np.zeros(Y.shape[1])
     if fit_intercept:
-        mean = Y.mean(axis=0) if s is None else (s**2 @ Y) / (s @ s)
+        share = np.ones(len(Y)) if s is None else s / s.max()
+        mean = Y.mean(axis=0) if s is None else (share**2 @ Y) / (share @ share)
         Y = Y - mean
-    return (Y if s is None else s[:, None] * Y), mean
+    return (Y if s is None else s[:, None] * Y), mean, unit
 
 
 def _scale(K, s):
@@ -90,7 +98,7 @@ def ridge_cholesky(
     """
     if s is not None:
         _scale(K, s)
-    B, mean = _centred(Y, s, fit_intercept)
+    B, mean, unit = _centred(Y, s, fit_intercept)
     one = (np.ones(len(K)) if s is None else s) if fit_intercept else None
     dual, intercept = np.empty(Y.shape), mean.copy()
     residual, factors, routes = 0.0, {}, set()
@@ -109,14 +117,15 @@ def ridge_cholesky(
             if keep_factor:
                 factors[alpha] = factor
             elif not last:
-                K = _refill(factor, diagonal)
+                K = factor.restored(diagonal)
         dual[:, columns] = found[0]
         intercept[columns] += found[1]
         residual = max(residual, found[2])
     if s is not None:
         dual *= s[:, None]
+    dual *= unit
     route = " and ".join(sorted(routes))
-    return Outcome(dual, intercept, route, residual=residual, factor=factors if keep_factor else None)
+    return Outcome(dual, intercept * unit, route, residual=residual, factor=factors if keep_factor else None)
 
 
 def _direct(factor, B, one, n_threads):
@@ -131,14 +140,6 @@ def _direct(factor, B, one, n_threads):
         return X, 0.0, residual
     X, shift = _without_intercept(X[:, :-1], X[:, -1], one)
     return X, shift, residual
-
-
-def _refill(factor, diagonal):
-    """The matrix that a factor was made of, in the factor's own memory."""
-    K = factor.array
-    _restore(K)
-    K.flat[:: len(K) + 1] = diagonal
-    return K
 
 
 def ridge_loo_residuals(K, Y, alphas, *, s=None, fit_intercept=True, factors=None, n_threads=None):
@@ -165,7 +166,7 @@ def ridge_loo_residuals(K, Y, alphas, *, s=None, fit_intercept=True, factors=Non
         if s is not None:
             _scale(K, s)
         diagonal = K.diagonal().copy()
-    B, _ = _centred(Y, s, fit_intercept)
+    B, _, unit = _centred(Y, s, fit_intercept)
     one = np.ones(n) if s is None else s
     out = np.empty(Y.shape)
     groups = _groups(alphas)
@@ -182,9 +183,9 @@ def ridge_loo_residuals(K, Y, alphas, *, s=None, fit_intercept=True, factors=Non
         # With one row P is 0 up to rounding: nothing predicts it.
         undefined = np.array([n == 1 and fit_intercept] * n)
         denominator = one * np.where(undefined, np.nan, inverse)
-        out[:, columns] = X / denominator[:, None]
+        out[:, columns] = X / denominator[:, None] * unit[columns]
         if factors is None and not last:
-            K = _refill(factor, diagonal)
+            K = factor.restored(diagonal)
     return out
 
 
@@ -242,7 +243,9 @@ def ridge_cg(
     """
     one = np.ones(len(Y)) if s is None else s
     weigh = (lambda V: V) if s is None else (lambda V: s[:, None] * V)
-    B, mean = _centred(Y, s, fit_intercept)
+    if not np.isfinite(diagonal).all():
+        raise not_finite(int(np.argmax(~np.isfinite(diagonal))))
+    B, mean, unit = _centred(Y, s, fit_intercept)
     precondition = _preconditioner(diagonal, rows, one, alphas, max_rank, rng)
 
     def product(multiply):
@@ -261,11 +264,11 @@ def ridge_cg(
     worst = float(np.max(reached))
     if warn and worst > tol:
         short = n_iter >= max_iter
-        remedy = "raise max_iter or alpha" if short else "raise alpha or tol: rounding allows no less"
-        warn_unconverged("conjugate gradients", worst, tol, n_iter, remedy, stacklevel=4)
-    return Outcome(
-        weigh(X), mean + shift, "cg", n_iter=max(n_iter, 1), residual=worst, converged=worst <= tol
-    )
+        stuck = "it no longer falls (K too ill-conditioned, or not positive semidefinite): raise alpha or tol"
+        remedy = "raise max_iter or alpha" if short else f"{stuck}, or take solver='cholesky'"
+        warn_unconverged("conjugate gradients", worst, tol, n_iter, remedy, stacklevel=5)
+    dual, intercept = weigh(X) * unit, (mean + shift) * unit
+    return Outcome(dual, intercept, "cg", n_iter=max(n_iter, 1), residual=worst, converged=worst <= tol)
 
 
 def _preconditioner(diagonal, rows, one, alphas, max_rank, rng):
@@ -306,7 +309,8 @@ def _rounds(exact, fast, B, precondition, constraint, tol, max_iter, on_step):
             max_iter=max_iter - n_iter,
             constraint=constraint,
             on_step=None if on_step is None else lambda i, r, start=n_iter: on_step(start + i, r / unit),
-            patience=200,
+            # Residuals of an ill-conditioned matrix may stand for hundreds of steps before they fall.
+            patience=None if inner is exact else 200,
         )
         n_iter += iterate.n_iter
         candidate = X + iterate.X
@@ -335,10 +339,8 @@ def _residual(product, X, B, s):
 
 def _functional(K, y, alpha, sample_weight):
     """Checked copies: rows that count, y as a matrix, one alpha per target, square roots of the weights."""
-    from .._arrays import check_targets, check_weights
-
     n = K.shape[0]
-    if len(K.shape) != 2 or n != K.shape[1]:
+    if n != K.shape[1]:
         raise ValueError(f"K must be square, got shape {K.shape}")
     y = check_targets(y, n, owner="ridge")
     Y = y.reshape(n, -1).astype(np.float64)
@@ -371,11 +373,12 @@ def check_alpha(alpha, n_targets):
         If it is no number.
     """
     try:
-        alphas = np.asarray(alpha, dtype=np.float64)
+        alphas = np.asarray(alpha)
+        if alphas.dtype.kind not in "fiuO" or alpha is None:
+            raise TypeError
+        alphas = alphas.astype(np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"alpha must be a nonnegative number or one per target, got {alpha!r}") from None
-    if isinstance(alpha, bool | str):
-        raise TypeError(f"alpha must be a nonnegative number or one per target, got {alpha!r}")
     if alphas.ndim > 1 or (alphas.ndim == 1 and len(alphas) not in (1, n_targets)):
         raise ValueError(
             f"alpha must be one number or one per target ({n_targets}), got shape {alphas.shape}"
@@ -390,11 +393,18 @@ def check_alpha(alpha, n_targets):
     return np.broadcast_to(alphas, (n_targets,)).astype(np.float64)
 
 
+def _matrix(K):
+    """K as an operator or a float array whose entries are finite."""
+    if isinstance(K, LinearOperator):
+        return K
+    K = check_samples(K, name="K")
+    return K.toarray() if issparse(K) else K
+
+
 def _square(K, keep):
     """A float64 copy in C order of the rows and columns that count."""
     if isinstance(K, LinearOperator):
         K = K.formed() if hasattr(K, "formed") else K @ np.eye(K.shape[1])
-    K = np.asarray(K)
     return np.array(K if keep is None else K[np.ix_(keep, keep)], dtype=np.float64, order="C")
 
 
@@ -403,7 +413,7 @@ def ridge(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
 
     Parameters
     ----------
-    K : array_like of shape (n, n), or Gram
+    K : array_like or sparse matrix of shape (n, n), or Gram
         Symmetric; kept as it is. An operator is formed.
     y : array_like of shape (n,) or (n, t)
         Targets.
@@ -422,6 +432,8 @@ def ridge(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
 
     Raises
     ------
+    ValueError, TypeError
+        For bad input, before any work.
     NotPositiveDefinite
         If ``K + alpha·diag(1/w)`` is not, with the pivot.
 
@@ -436,9 +448,9 @@ def ridge(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
     >>> ridge(np.array([[1.0, 2.0], [2.0, 4.0]]), [1.0, 3.0], alpha=1.0)
     array([-0.16666667,  0.66666667])
     """
-    K = K if isinstance(K, LinearOperator) else np.asarray(K)
+    K = _matrix(K)
     y, Y, alphas, s, keep = _functional(K, y, alpha, sample_weight)
-    with blas_threads(1):
+    with one_blas_thread():
         outcome = ridge_cholesky(_square(K, keep), Y, alphas, s=s, fit_intercept=fit_intercept)
     dual = outcome.solution
     if keep is not None:
@@ -467,9 +479,9 @@ def ridge_loo(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
     MLR7 7.3; the block inverse gives ``(P y)ᵢ / Pᵢᵢ`` with P = G⁻¹, less ``uuᵀ/(1ᵀu)``, u = G⁻¹1, for the
     intercept.
     """
-    K = K if isinstance(K, LinearOperator) else np.asarray(K)
+    K = _matrix(K)
     y, Y, alphas, s, keep = _functional(K, y, alpha, sample_weight)
-    with blas_threads(1):
+    with one_blas_thread():
         inside = ridge_loo_residuals(_square(K, keep), Y, alphas, s=s, fit_intercept=fit_intercept)
     if keep is None:
         return inside.reshape(y.shape)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["NotPositiveDefinite", "Outcome", "warn_unconverged"]
+__all__ = ["NotPositiveDefinite", "Outcome", "not_finite", "warn_unconverged"]
 
 
 class NotPositiveDefinite(np.linalg.LinAlgError):
@@ -37,6 +37,24 @@ class NotPositiveDefinite(np.linalg.LinAlgError):
 
     def __reduce__(self):
         return type(self), (self.pivot, self.value, self.remedy, self.name)
+
+
+def not_finite(i):
+    """The error for a kernel matrix whose entries left the floating-point range.
+
+    Parameters
+    ----------
+    i : int
+        The first row with such an entry.
+
+    Returns
+    -------
+    ValueError
+    """
+    return ValueError(
+        f"the kernel matrix is infinite or NaN in row {i}: its entries leave float64's range; scale the "
+        "samples down first, or use k.normalize()"
+    )
 
 
 @dataclass(frozen=True)

@@ -114,13 +114,13 @@ def pivoted_cholesky(diagonal, rows, max_rank, *, rng, alpha=0.0, rtol=1e-12, bl
     pivots, rank, history = [], 0, []
     while rank < max_rank and left.sum() > rtol * total:
         cumulative = np.cumsum(left)
-        draws = rng.uniform(size=min(block, n)) * cumulative[-1]
+        draws = rng.random(size=min(block, n)) * cumulative[-1]
         index = np.minimum(np.searchsorted(cumulative, draws, side="right"), n - 1)
         index = index[np.sort(np.unique(index, return_index=True)[1])]  # in the order drawn, each once
         part = F[:rank, index]
         block_rows = rows(index)
         H = block_rows[:, index] - part.T.astype(np.float64) @ part
-        chosen = _accept(0.5 * (H + H.T), left[index], _Uniform(rng))[: max_rank - rank]
+        chosen = _accept(0.5 * (H + H.T), left[index], rng)[: max_rank - rank]
         if not chosen.size:
             if left[index].max() <= rtol * total:
                 break
@@ -150,17 +150,6 @@ def pivoted_cholesky(diagonal, rows, max_rank, *, rng, alpha=0.0, rtol=1e-12, bl
     return LowRank(F[:rank], np.array(pivots, dtype=np.intp), float(left.sum()), history)
 
 
-class _Uniform:
-    """One ``random()`` for RandomState and Generator."""
-
-    def __init__(self, rng):
-        self._uniform = rng.uniform
-
-    def random(self):
-        """A number in [0, 1)."""
-        return self._uniform()
-
-
 class Woodbury:
     """``(Fᵀ F + alpha I)⁻¹`` for one alpha per column.
 
@@ -168,7 +157,8 @@ class Woodbury:
     ----------
     low_rank : LowRank
     alphas : ndarray of shape (t,)
-        One per right-hand side. Where one is 0, what is left of the trace takes its place.
+        One per right-hand side. Where one is 0, what is left of the trace takes its place; one below the
+        rounding of K counts as that.
     """
 
     def __init__(self, low_rank, alphas):
@@ -176,8 +166,9 @@ class Woodbury:
         self.F, n = F, F.shape[1]
         inner = (F @ F.T).astype(np.float64)
         scale = float(np.trace(inner))
-        least = max(low_rank.trace / n, np.finfo(F.dtype).eps * scale, np.finfo(np.float64).tiny)
-        alphas = np.where(alphas > 0, alphas, least)
+        rounding = np.finfo(np.float64).eps * scale
+        least = max(low_rank.trace / n, np.finfo(F.dtype).eps * scale) or 1.0
+        alphas = np.where(alphas > 0, np.maximum(alphas, rounding), least)
         self.values, self.which = np.unique(alphas, return_inverse=True)
         self.factors = []
         for value in self.values:
