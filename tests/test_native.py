@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import plain_native as plain
 import pytest
+from scipy import sparse
+
+import plain_native as plain
 from mercer import _native
 from mercer.kernels.program import Builder, Leaf, LeafKind, Monomial, Opcode, Side, Tangent, Weight
-from scipy import sparse
 
 EPS = np.finfo(np.float64).eps
 
@@ -35,7 +36,9 @@ def composite():
     b.param("u", np.array([0.3]))
     b.param("c", 0.8)
     rbf = b.unary(Opcode.EXPNEG, b.leaf(leaf(LeafKind.SQDIST)))
-    dot = b.shift(b.scale(b.leaf(leaf(LeafKind.DOT)), Monomial(0.1, (("c", 2),))), Monomial(1.0, (("c", -1),)))
+    dot = b.shift(
+        b.scale(b.leaf(leaf(LeafKind.DOT)), Monomial(0.1, (("c", 2),))), Monomial(1.0, (("c", -1),))
+    )
     fourier = b.leaf(leaf(LeafKind.DIRICHLET, degree=2, unit=True))
     cubed = b.mul(b.unary(Opcode.POW, dot, 3), fourier)
     laplace = b.unary(Opcode.EXPNEG, b.leaf(leaf(LeafKind.L1, "u")))
@@ -115,7 +118,9 @@ def test_float32_is_near_float64(name):
     # The argument δ of a Dirichlet factor carries eps/2, its slope is below π(2D+1)²; D = 60, d = 11.
     factor = 4e4 if "dirichlet 60" in name else 200
     actual = values(program, left, right).astype(float)
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=factor * np.finfo(np.float32).eps * abs(expected).max())
+    np.testing.assert_allclose(
+        actual, expected, rtol=0, atol=factor * np.finfo(np.float32).eps * abs(expected).max()
+    )
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -183,7 +188,7 @@ def test_output_layouts(layout):
 @pytest.mark.parametrize("n", [1536, 1601])
 @pytest.mark.parametrize("offset", [0, 4])
 def test_large_results_past_the_caches(n, dtype, offset):
-    """Above 8 MB rows are stored whole vectors at a time where they are aligned, so also where they are not."""
+    """Above 8 MB rows are stored whole vectors at a time where they are aligned; so, too, where not."""
     program = PROGRAMS["expneg"]
     left, _ = make_sides(program, n, 1, 10, dtype)
     memory = _native.empty((n + 1, n), dtype).reshape(-1)
@@ -231,7 +236,9 @@ def test_csr(sides, name):
         for F, side in zip(dense, ("left", "right"), strict=True)
     ]
     many = len(program.leaves)
-    expected = values(program, Side(130, [dense[0]] * many, left.vecs), Side(140, [dense[1]] * many, right.vecs))
+    expected = values(
+        program, Side(130, [dense[0]] * many, left.vecs), Side(140, [dense[1]] * many, right.vecs)
+    )
     a, b = Side(130, [forms[0]] * many, left.vecs), Side(140, [forms[1]] * many, right.vecs)
     out = np.empty((130, 140))
     _native.gram(program, a, b, out)
@@ -252,7 +259,11 @@ def test_wide_csr_takes_the_columns_that_occur(name, dtype):
     small = [F.astype(dtype) for F in small]
     wide = []
     for F in map(sparse.csr_array, small):
-        wide.append(sparse.csr_array((F.data, columns[F.indices].astype(np.int64), F.indptr), shape=(len(F.indptr) - 1, d)))
+        wide.append(
+            sparse.csr_array(
+                (F.data, columns[F.indices].astype(np.int64), F.indptr), shape=(len(F.indptr) - 1, d)
+            )
+        )
     out = np.empty((50, 60), dtype)
     _native.gram(program, Side(50, wide[:1], np.empty((0, 50))), Side(60, wide[1:], np.empty((0, 60))), out)
     expected = values(program, Side(50, small[:1], np.empty((0, 50))), Side(60, small[1:], np.empty((0, 60))))
@@ -316,7 +327,9 @@ def test_factored_cotangent_and_threads():
 def test_blocks():
     b = Builder()
     b.param("c", 2.0)
-    program = b.program(b.unary(Opcode.EXPNEG, b.scale(b.leaf(Leaf(LeafKind.BLOCK, "f")), Monomial(1.0, (("c", 1),)))))
+    program = b.program(
+        b.unary(Opcode.EXPNEG, b.scale(b.leaf(Leaf(LeafKind.BLOCK, "f")), Monomial(1.0, (("c", 1),))))
+    )
     rng = np.random.default_rng(0)
     block = rng.uniform(size=(20, 30))
     left, right = (Side(n, [None], np.zeros((0, n))) for n in block.shape)
@@ -348,7 +361,9 @@ def test_cancelling_pairs_are_recomputed():
 
 def run_python(code, **environment):
     environment = {**os.environ, **environment}
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -387,7 +402,9 @@ def test_every_instruction_set(isa):
     probe = [sys.executable, "-c", "from mercer import _native; print(_native.isa())"]
     assert subprocess.run(probe, env=environment, capture_output=True, text=True).stdout.strip() == isa
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(tests, env=environment, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
+    done = subprocess.run(
+        tests, env=environment, capture_output=True, text=True, cwd=Path(__file__).parent.parent
+    )
     assert done.returncode == 0, done.stdout[-3000:]
 
 
