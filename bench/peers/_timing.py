@@ -22,7 +22,12 @@ def seconds_of(run):
     return seconds
 
 
-def interleaved(runs, repeats):
+#: OpenBLAS's threads go on spinning for 0.1 s after a call. Without a pause each side would share a core with
+#: those of the side before it.
+PAUSE = 0.15
+
+
+def interleaved(runs, repeats, pause=PAUSE):
     """Median seconds of each of the named callables.
 
     They take turns, so that a slow spell of the machine meets all of them; each has one untimed call before.
@@ -32,6 +37,8 @@ def interleaved(runs, repeats):
     runs : dict
         Name to callable without arguments.
     repeats : int
+    pause : float
+        Seconds of rest before each timed call.
 
     Returns
     -------
@@ -43,6 +50,7 @@ def interleaved(runs, repeats):
         run()
     for _ in range(repeats):
         for name, run in runs.items():
+            time.sleep(pause)
             times[name].append(seconds_of(run))
     return {name: statistics.median(values) for name, values in times.items()}
 
