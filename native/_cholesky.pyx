@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Cholesky factors by tiles: cholesky.c with the BLAS and LAPACK that SciPy exports.
 
-`mercer._native` is the only importer. Arrays are Fortran-ordered float64 or float32; BLAS must run on one thread
-while these functions do.
+`mercer._native` is the only importer. Arrays are Fortran-ordered float64 or float32; BLAS must run on one
+thread while these functions do.
 """
 
 from cpython.buffer cimport PyBUF_STRIDED_RO, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -24,14 +24,16 @@ cdef extern from "cholesky.h" nogil:
         ptrdiff_t info
 
     int MERCER_PAUSED
-    int mercer_cholesky_factor(const MercerBlas *blas, ptrdiff_t n, void *A, ptrdiff_t lda, MercerCholesky *state,
-                               double pause_after, int n_threads) noexcept
+    int mercer_cholesky_factor(const MercerBlas *blas, ptrdiff_t n, void *A, ptrdiff_t lda,
+                               MercerCholesky *state, double pause_after, int n_threads) noexcept
     void mercer_cholesky_solve(const MercerBlas *blas, ptrdiff_t n, const void *L, ptrdiff_t ldl, void *B,
                                ptrdiff_t p, int n_threads) noexcept
-    int mercer_cholesky_inverse_diagonal(const MercerBlas *blas, ptrdiff_t n, const void *L, ptrdiff_t ldl, void *out,
-                                         MercerCholesky *state, double pause_after, int n_threads) noexcept
+    int mercer_cholesky_inverse_diagonal(const MercerBlas *blas, ptrdiff_t n, const void *L, ptrdiff_t ldl,
+                                         void *out, MercerCholesky *state, double pause_after,
+                                         int n_threads) noexcept
     int mercer_symmetric_product(const MercerBlas *blas, ptrdiff_t n, const void *A, ptrdiff_t lda,
-                                 const void *diagonal, const void *X, ptrdiff_t p, void *Y, int n_threads) noexcept
+                                 const void *diagonal, const void *X, ptrdiff_t p, void *Y,
+                                 int n_threads) noexcept
     int mercer_cholesky_openmp() noexcept
 
 # Seconds after which a loop comes back to look for signals.
@@ -108,14 +110,15 @@ def inverse_diagonal(L, out, int n_threads):
     memset(&state, 0, sizeof(state))
     while status == MERCER_PAUSED:
         with nogil:
-            status = mercer_cholesky_inverse_diagonal(blas, n, factor, n, target, &state, PAUSE_AFTER, n_threads)
+            status = mercer_cholesky_inverse_diagonal(blas, n, factor, n, target, &state, PAUSE_AFTER,
+                                                      n_threads)
         PyErr_CheckSignals()
     if status:
         raise MemoryError("no memory for columns of the inverse")
 
 
 def symmetric_product(A, diagonal, X, Y, int n_threads):
-    """Fill Y (n, p) with the product of X and the symmetric matrix of A's strict upper triangle and a diagonal."""
+    """Fill Y (n, p) with A X for the symmetric A of this strict upper triangle and diagonal."""
     cdef const MercerBlas *blas = _blas(A)
     cdef void *matrix = _address(A, False)
     cdef void *diagonal_ = _address(diagonal, False)

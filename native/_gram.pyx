@@ -104,8 +104,8 @@ cdef extern from "mercer.h" nogil:
     int mercer_matmul(const MercerRun *run, const MercerTable *table, MercerState *state,
                       double pause_after, int n_threads) noexcept
     void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out) noexcept
-    int mercer_adjoint(const MercerAdjoint *job, const MercerTable *table, ptrdiff_t *next, double pause_after,
-                       int n_threads) noexcept
+    int mercer_adjoint(const MercerAdjoint *job, const MercerTable *table, ptrdiff_t *next,
+                       double pause_after, int n_threads) noexcept
     void mercer_chunks(const double *rows, ptrdiff_t m, ptrdiff_t d, double *chunks, int n_threads) noexcept
     void *mercer_take(size_t bytes, int n_threads) noexcept
     void mercer_give(void *memory, size_t bytes) noexcept
@@ -420,8 +420,8 @@ def _in_range(parameters, dtype):
 def _centre(features):
     """A point amid the rows, to subtract before an expansion; it need not be their exact mean."""
     step = max(1, features.shape[0] // 256)
-    # One order of summation whatever the layout. A centre out of range leaves no expansion that holds, so that
-    # every pair is recomputed from differences.
+    # One order of summation whatever the layout. A centre out of range leaves no expansion that holds, so
+    # that every pair is recomputed from differences.
     with np.errstate(over="ignore", invalid="ignore"):
         return np.ascontiguousarray(features[::step]).mean(axis=0, dtype=np.float64)
 
