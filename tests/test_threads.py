@@ -1,8 +1,6 @@
 """Numbers of threads: the OpenMP setting, the cgroup's share, the cores."""
 
 import math
-import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -90,29 +88,3 @@ def test_a_limit_of_the_caller_stands():
         with one_blas_thread():
             assert blas_counts() == {1}
         assert blas_counts() == {1}
-
-
-def test_blas_is_restored_by_the_last_of_overlapping_threads(monkeypatch):
-    library = SimpleNamespace(user_api="blas", num_threads=2)
-
-    def limit(limits, user_api):
-        before, library.num_threads = library.num_threads, limits
-        return SimpleNamespace(restore_original_limits=lambda: setattr(library, "num_threads", before))
-
-    controller = SimpleNamespace(lib_controllers=[library], limit=limit)
-    monkeypatch.setattr(_threads, "_controller", lambda: controller)
-    entered, go_on = threading.Event(), threading.Event()
-
-    def first():
-        with one_blas_thread():
-            entered.set()
-            assert go_on.wait(10)
-
-    thread = threading.Thread(target=first)
-    thread.start()
-    assert entered.wait(10)
-    with one_blas_thread():
-        go_on.set()
-        thread.join()
-        assert library.num_threads == 1
-    assert library.num_threads == 2
