@@ -84,7 +84,9 @@ def small(repeats):
     """A fit and a prediction at n = 100, which must not pay for the machinery of a large one."""
     X, y, X_test, _ = _data.regression("kin8nm", 100, 100)
     own, peer = machines(X.shape[1], solver="auto")
-    fits = _timing.interleaved({"own": lambda: own.fit(X, y), "peer": lambda: peer.fit(X, y)}, repeats, pause=0)
+    fits = _timing.interleaved(
+        {"own": lambda: own.fit(X, y), "peer": lambda: peer.fit(X, y)}, repeats, pause=0
+    )
     predictions = _timing.interleaved(
         {"own": lambda: own.predict(X_test), "peer": lambda: peer.predict(X_test)}, repeats, pause=0
     )
