@@ -4,10 +4,13 @@ LAPACK factors one triangle and never reads the other. So one square array holds
 triangle and the matrix itself above, and residuals, a second regularisation and leave-one-out need no copy.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from scipy.linalg import blas, lapack
 
 from .. import _native
+from .._threads import n_threads as count_threads
 from .conjugate_gradient import conjugate_gradient
 from .outcome import NotPositiveDefinite, not_finite
 
@@ -19,6 +22,8 @@ __all__ = ["MIXED_FROM", "Factor", "factorize", "solve_mixed"]
 MIXED_FROM = 1000
 
 _EPS = np.finfo(np.float64).eps
+#: Columns that one thread copies at a time.
+_COLUMNS = 256
 
 
 def _fortran(K):
@@ -138,6 +143,26 @@ def factorize(K, alpha, n_threads=None):
     return Factor(L, diagonal)
 
 
+def _single(A, diagonal, n_threads):
+    """A float32 copy of A, Fortran-ordered, with another diagonal.
+
+    Most of the time goes into making its memory's pages, which several threads share.
+    """
+    out = _native.empty(A.shape, np.float32, n_threads).T
+
+    def fill(start):
+        columns = slice(start, start + _COLUMNS)
+        with np.errstate(over="ignore"):
+            out[:, columns] = A[:, columns]
+
+    with ThreadPoolExecutor(count_threads(n_threads)) as threads:
+        for _ in threads.map(fill, range(0, len(A), _COLUMNS)):
+            pass
+    with np.errstate(over="ignore"):
+        out[np.diag_indices(len(A))] = diagonal
+    return out
+
+
 def solve_mixed(K, alpha, B, constraint=None, max_iter=25, n_threads=None):
     """Solve ``(K + alpha I) X + s bᵀ = B`` to float64 accuracy with a float32 factor; K stays as it is.
 
@@ -167,9 +192,7 @@ def solve_mixed(K, alpha, B, constraint=None, max_iter=25, n_threads=None):
     """
     A = _fortran(K)
     diagonal = A.diagonal() + alpha
-    with np.errstate(over="ignore"):
-        A32 = A.astype(np.float32, order="F")
-        A32.flat[:: len(A) + 1] = diagonal
+    A32 = _single(A, diagonal, n_threads)
     flat = A32.ravel(order="K")
     norm = float(np.sqrt(blas.sdot(flat, flat)))
     if not np.isfinite(norm):
