@@ -159,13 +159,22 @@ cdef class Run:
         for index in range(self.run.n_leaves):
             self._set_leaf(&self.run.leaves[index], index, program, left, right, blocks)
         self.n_threads = self._worthwhile(n_threads)
-        if pack and mercer_prepare(&self.run, self.table, self.n_threads):
-            raise MemoryError("no memory for the packed copies of X and Z")
+        if pack:
+            self._prepare()
 
     def __dealloc__(self):
         if self.run.leaves != NULL:
             mercer_release(&self.run)
             free(self.run.leaves)
+
+    cdef int _prepare(self) except -1:
+        """Pack the sides for the tiles."""
+        cdef int status
+        with nogil:
+            status = mercer_prepare(&self.run, self.table, self.n_threads)
+        if status:
+            raise MemoryError("no memory for the packed copies of X and Z")
+        return 0
 
     cdef int _worthwhile(self, int n_threads):
         """Threads that have enough to do: waking one costs as much as some ten thousand pairs."""
@@ -318,7 +327,9 @@ cdef class Adjoint:
         chunks = np.empty((n_chunks, rows.shape[1], MERCER_CHUNK))
         cdef const double *source = <const double *>_address(rows, NULL, NULL, False)
         cdef double *target = self._doubles(chunks)
-        mercer_chunks(source, rows.shape[0], rows.shape[1], target, self.run.n_threads)
+        cdef ptrdiff_t m = rows.shape[0], d = rows.shape[1]
+        with nogil:
+            mercer_chunks(source, m, d, target, self.run.n_threads)
         return target
 
     cdef int _set_leaf(self, MercerAdjointLeaf *leaf, index) except -1:
