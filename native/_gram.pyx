@@ -13,6 +13,7 @@ from cpython.buffer cimport (
     PyObject_GetBuffer,
 )
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
@@ -33,6 +34,7 @@ cdef extern from "mercer.h" nogil:
 
     ctypedef struct MercerLeaf:
         int kind, degree, unit, expand
+        double cancels
         ptrdiff_t d
         MercerFeatures left, right
         const void *weight
@@ -42,7 +44,7 @@ cdef extern from "mercer.h" nogil:
 
     ctypedef struct MercerRun:
         ptrdiff_t n, m
-        int symmetric, n_ops, n_leaves, n_vecs
+        int symmetric, densify, n_ops, n_leaves, n_vecs
         const int32_t *ops
         const void *slots
         const void *left_vecs
@@ -119,6 +121,11 @@ cdef double PAUSE_AFTER = 0.05
 cdef ptrdiff_t DIRECT_FEATURES = 8
 
 
+# Relative size below which |x|² + |z|² − 2xᵀz has lost too many digits and is recomputed from x − z: the expansion's
+# error is about ε(|x|² + |z|²), so that the distance keeps a relative error of about ε over this.
+_CANCELS = {np.dtype(np.float64): 1 / 1024, np.dtype(np.float32): 1 / 32}
+
+
 cdef const void *_address(array, ptrdiff_t *row_stride, ptrdiff_t *col_stride, bint writable) except? NULL:
     """Where an array's values are, and its strides in elements. The caller keeps the array alive."""
     cdef Py_buffer buffer
@@ -140,13 +147,15 @@ cdef class Run:
     cdef const MercerTable *table
     cdef int n_threads
     cdef list kept
+    cdef double cancels
     cdef readonly object dtype
 
-    def __cinit__(self, program, left, right, bint symmetric, blocks, dtype, int n_threads, bint pack=True):
-        self.kept = []
+    def __cinit__(self, program, left, right, bint symmetric, blocks, dtype, int n_threads, bint pack=True,
+                  bint densify=False, cancels=None):
+        self.kept, self.cancels = [], _CANCELS[dtype] if cancels is None else cancels
         self.dtype = dtype
         self.table = mercer_table(dtype == np.float32)
-        self.run.n, self.run.m, self.run.symmetric = left.n, right.n, symmetric
+        self.run.n, self.run.m, self.run.symmetric, self.run.densify = left.n, right.n, symmetric, densify
         self.run.ops = <const int32_t *>self._keep(program.ops, np.int32)
         self.run.n_ops = len(program.ops)
         self.run.slots = self._keep(_in_range(program.slot_values, dtype), dtype)
@@ -166,6 +175,10 @@ cdef class Run:
         if self.run.leaves != NULL:
             mercer_release(&self.run)
             free(self.run.leaves)
+
+    def capsule(self):
+        """The run for another compiled module, which keeps this object as long as it uses it."""
+        return PyCapsule_New(&self.run, b"MercerRun", NULL)
 
     cdef int _prepare(self) except -1:
         """Pack the sides for the tiles."""
@@ -234,7 +247,7 @@ cdef class Run:
             leaf.weight = self._keep(_in_range(weight, self.dtype), self.dtype)
         if leaf.kind == LEAF_SQDIST:
             dense = leaf.left.indices == NULL and leaf.right.indices == NULL
-            leaf.expand = not dense or leaf.d > DIRECT_FEATURES
+            leaf.expand, leaf.cancels = not dense or leaf.d > DIRECT_FEATURES, self.cancels
             if dense and leaf.expand:
                 leaf.shift = self._keep(_centre(right.features[index]), self.dtype)
         return 0

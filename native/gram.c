@@ -63,7 +63,7 @@ static int pack_rows(const MercerRun *run, MercerLeaf *leaf, const MercerTable *
 static int pack_panels(const MercerRun *run, MercerLeaf *leaf, const MercerTable *table, int n_threads)
 {
     const ptrdiff_t m = run->m, d = leaf->d, width = table->panel_width;
-    if (leaf->right.indices)
+    if (leaf->right.indices && !run->densify)
         return MERCER_OK;
     if (own(leaf, OWN_PANELS, (size_t)(ceil_div(m, width) * d * width) * table->element, n_threads))
         return MERCER_NO_MEMORY;

@@ -38,6 +38,7 @@ typedef struct {
 typedef struct {
     int kind, degree, unit;
     int expand;               /* SQDIST by norms and a product (wide rows), not by differences */
+    double cancels;           /* an expanded distance below this part of the norms is recomputed from differences */
     ptrdiff_t d;
     MercerFeatures left, right;
     const void *weight;       /* (d,) of T, or NULL for ones */
@@ -58,6 +59,7 @@ typedef struct {
 typedef struct {
     ptrdiff_t n, m;
     int symmetric;            /* columns are the rows: half of the tiles, exact diagonal distances */
+    int densify;              /* panels of CSR columns, too, are packed beforehand */
     int n_ops, n_leaves, n_vecs;
     const int32_t *ops;       /* (n_ops, 4): opcode, a, b, c */
     const void *slots;        /* (n_slots,) of T */
@@ -65,7 +67,19 @@ typedef struct {
     const void *right_vecs;   /* (n_vecs, right_ld) of T, padded by a tile */
     ptrdiff_t left_ld, right_ld;
     MercerLeaf *leaves;
+    /* NULL, or which rows of the sides the run's rows and columns are; what is packed of the columns is theirs */
+    const int32_t *row_of, *column_of;
 } MercerRun;
+
+static inline ptrdiff_t mercer_row(const MercerRun *run, ptrdiff_t i)
+{
+    return run->row_of ? run->row_of[i] : i;
+}
+
+static inline ptrdiff_t mercer_column(const MercerRun *run, ptrdiff_t j)
+{
+    return run->column_of ? run->column_of[j] : j;
+}
 
 enum { MERCER_NARROW = 4 }; /* K @ V by columns up to this many */
 
@@ -100,6 +114,12 @@ typedef struct {
     ptrdiff_t n_slots;
 } MercerAdjoint;
 
+/* The largest F + up and the smallest F + down of an iteration of the dual solver, and where they are. */
+typedef struct {
+    double most, least;
+    ptrdiff_t at_most, at_least;
+} MercerExtremes;
+
 /* What one dtype can do at one instruction set. */
 typedef struct {
     const char *isa;
@@ -125,6 +145,13 @@ typedef struct {
                      double *Y, ptrdiff_t ldy);
     void (*multiply_transposed)(const void *values, ptrdiff_t ni, ptrdiff_t nj, const void *V, ptrdiff_t ldv,
                                 ptrdiff_t p, double *Y, ptrdiff_t ldy);
+    /* smo.inc: passes of the dual solver over n variables, a multiple of smo_step; rows, up, down, low, diagonal of T */
+    ptrdiff_t smo_step;
+    void (*smo_add)(ptrdiff_t n, double *F, const void *row, double a);
+    void (*smo_update)(ptrdiff_t n, double *F, const void *row_i, const void *row_j, double t, const void *up,
+                       const void *down, void *low, MercerExtremes *found);
+    ptrdiff_t (*smo_partner)(ptrdiff_t n, double F_i, double K_ii, double floor, const void *row, const void *diagonal,
+                             const void *low);
     int (*simd)(int function, const void *x, void *y, ptrdiff_t n);
     /* float64 only */
     size_t (*adjoint_bytes)(const MercerAdjoint *job);

@@ -40,22 +40,48 @@
         .store_transposed = N(store_transposed),                           \
         .multiply = N(multiply),                                           \
         .multiply_transposed = N(multiply_transposed),                     \
+        .smo_step = SMO_STEP,                                              \
+        .smo_add = N(smo_add),                                             \
+        .smo_update = N(smo_update),                                       \
+        .smo_partner = N(smo_partner),                                     \
         .simd = N(simd),                                                   \
         .adjoint_bytes = of_adjoint_bytes,                                 \
         .adjoint_rows = of_adjoint_rows,                                   \
     }
 
+/* As many floats as a vector has doubles; of doubles all. */
+typedef float vf32_half __attribute__((vector_size(MERCER_VB / 2)));
+typedef int32_t vi32_half __attribute__((vector_size(MERCER_VB / 2)));
+
+MERCER_INLINE vf32_half half_select_f32(vi32_half mask, vf32_half a, vf32_half b)
+{
+    return (vf32_half)((mask & (vi32_half)a) | (~mask & (vi32_half)b));
+}
+#if MERCER_VB > 16
+MERCER_INLINE vf32_half half_max_f32(vf32_half a, vf32_half b) { return MERCER_PICK(, _mm_max_ps, _mm256_max_ps)(a, b); }
+MERCER_INLINE vf32_half half_min_f32(vf32_half a, vf32_half b) { return MERCER_PICK(, _mm_min_ps, _mm256_min_ps)(a, b); }
+#else
+MERCER_INLINE vf32_half half_max_f32(vf32_half a, vf32_half b) { return half_select_f32(a > b, a, b); }
+MERCER_INLINE vf32_half half_min_f32(vf32_half a, vf32_half b) { return half_select_f32(a < b, a, b); }
+#endif
+MERCER_INLINE vf64 half_select_f64(vi64 mask, vf64 a, vf64 b) { return select_f64(mask, a, b); }
+MERCER_INLINE vf64 half_max_f64(vf64 a, vf64 b) { return max_f64(a, b); }
+MERCER_INLINE vf64 half_min_f64(vf64 a, vf64 b) { return min_f64(a, b); }
+
 #define T double
 #define V vf64
+#define HALF vf64
 #define VI vi64
 #define VL MERCER_VL64
 #define TILE 96
 #define N(name) name##_f64
 #include "tile.inc"
+#include "smo.inc"
 #include "adjoint.inc"
 MERCER_TABLE(adjoint_bytes, adjoint_rows);
 #undef T
 #undef V
+#undef HALF
 #undef VI
 #undef VL
 #undef TILE
@@ -63,9 +89,11 @@ MERCER_TABLE(adjoint_bytes, adjoint_rows);
 
 #define T float
 #define V vf32
+#define HALF vf32_half
 #define VI vi32
 #define VL MERCER_VL32
 #define TILE 192
 #define N(name) name##_f32
 #include "tile.inc"
+#include "smo.inc"
 MERCER_TABLE(NULL, NULL); /* derivatives are taken in float64 */

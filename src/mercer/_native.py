@@ -18,9 +18,13 @@ from mercer._threads import one_blas_thread
 from .kernels.program import Gradient, Side, Tangent
 
 __all__ = [
+    "DUAL_JOB",
     "cholesky",
     "cholesky_inverse_diagonal",
     "cholesky_solve",
+    "dual",
+    "dual_run",
+    "dual_units",
     "empty",
     "gram",
     "isa",
@@ -54,7 +58,7 @@ def _idle_threads_sleep():
 
 
 with _idle_threads_sleep():
-    from mercer import _cholesky, _gram
+    from mercer import _cholesky, _dual, _gram
 
 isa, isas, openmp = _gram.isa, _gram.isas, _gram.openmp
 
@@ -116,7 +120,7 @@ def _adjacent_columns(out):
     return adjacent and out.flags.aligned
 
 
-def gram(program, left, right, out, symmetric=False, blocks=None, n_threads=None):
+def gram(program, left, right, out, symmetric=False, blocks=None, n_threads=None, cancels=None):
     """Fill ``out`` with the kernel of every pair of rows.
 
     Parameters
@@ -130,6 +134,9 @@ def gram(program, left, right, out, symmetric=False, blocks=None, n_threads=None
     blocks : dict, optional
         Per BLOCK leaf its (n, m) matrix.
     n_threads : int, optional
+    cancels : float, optional
+        An expanded squared distance below this part of the rows' squared norms is recomputed from differences.
+        None is what keeps the distance's digits; 0 keeps those that a distance of the size of the norms has.
     """
     dtype = _dtype(left, out.dtype)
     if 0 in out.shape:
@@ -138,10 +145,11 @@ def gram(program, left, right, out, symmetric=False, blocks=None, n_threads=None
     if not direct and out.dtype == dtype and _adjacent_columns(out.T):
         # Kernels are symmetric functions.
         swapped = {index: np.asarray(block).T for index, block in (blocks or {}).items()}
-        gram(program, right, left, out.T, symmetric, swapped, n_threads)
+        gram(program, right, left, out.T, symmetric, swapped, n_threads, cancels)
         return
     target = out if direct else np.empty(out.shape, dtype)
-    run = _gram.Run(program, left, right, symmetric, blocks, dtype, _count_threads(n_threads))
+    threads = _count_threads(n_threads)
+    run = _gram.Run(program, left, right, symmetric, blocks, dtype, threads, cancels=cancels)
     run.gram(target)
     if target is not out:
         out[...] = target
@@ -282,3 +290,59 @@ def symmetric_product(A, diagonal, V, n_threads=None):
             some = slice(start, start + _PRODUCT_COLUMNS)
             _cholesky.symmetric_product(A, diagonal, V[:, some], out[:, some], _count_threads(n_threads))
     return out
+
+
+# ---------------------------------------------------------------- duals of support vector machines
+
+DUAL_JOB = _dual.JOB
+
+
+def dual_units(dtype):
+    """The multiples at which groups of samples begin, and the columns that a matrix has beyond its rows."""
+    return _dual.units(np.dtype(dtype))
+
+
+def dual_run(program, side, dtype, n_threads=None, cancels=None):
+    """Kernel rows by a program over one side, for `dual`."""
+    threads = _count_threads(n_threads)
+    return _gram.Run(
+        program, side, side, True, None, np.dtype(dtype), threads, densify=True, cancels=cancels
+    )
+
+
+def dual(
+    run, matrix, diagonal, linear, lower, upper, jobs, beta, field, tol, max_iter, cache_bytes, shrinking,
+    on_step, n_threads=None,
+):  # fmt: skip
+    """Solve problems of ``native/dual.h``; results are written to jobs, beta and field.
+
+    Parameters
+    ----------
+    run : Run or None
+        Of `dual_run`; with None rows come from `matrix`.
+    matrix : ndarray of shape (n, n + columns) or None
+        See `dual_units`.
+    diagonal : ndarray of shape (n,)
+        Its dtype is that of the rows.
+    linear, lower, upper : ndarray of shape (n_sets, n)
+        float64, C-ordered.
+    jobs : ndarray of DUAL_JOB
+    beta : ndarray
+        float64: the variables of all jobs, each at its offset; the start and the solution.
+    field : ndarray or None
+        float64, likewise: gets c − Kβ.
+    tol : float
+    max_iter : int
+    cache_bytes : float
+    shrinking : bool
+    on_step : callable or None
+        ``on_step(n_done, gap)``.
+    n_threads : int, optional
+    """
+    threads = _count_threads(n_threads)
+    # dual.c keeps positions as int32, and a cache for each problem that is under way
+    share = int(min(cache_bytes / max(1, min(threads, len(jobs))), 2**62))
+    _dual.solve(
+        run, matrix, diagonal, linear, lower, upper, jobs, beta, field, float(tol), int(max_iter), share,
+        bool(shrinking), on_step, threads,
+    )  # fmt: skip

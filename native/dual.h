@@ -1,0 +1,112 @@
+/* The dual solver: what _dual.pyx, dual.c and dual_rows.c share.
+ *
+ * Samples stand in a layout of n rows, in which the samples of one class are adjacent and begin at a multiple of the
+ * panel width; places in between that hold no sample have lower = upper = 0. A job is a problem over one or two ranges of
+ * the layout.
+ */
+#ifndef MERCER_DUAL_H
+#define MERCER_DUAL_H
+
+#include "mercer.h"
+
+enum { DUAL_CONVERGED, DUAL_CAPPED, DUAL_STALLED, DUAL_NOT_FINITE, DUAL_NO_MEMORY, DUAL_STOPPED, DUAL_INSEPARABLE };
+
+/* min ½βᵀKβ − cᵀβ + ε Σ|βᵢ| over l ≤ β ≤ u, at a given Σβ (one sum, or one for each range). On a range of sign −1
+ * the problem's c, l, u stand for −c, −u, −l. Eight-byte fields only: _dual.pyx describes them to NumPy. */
+typedef struct {
+    int64_t start[2], length[2]; /* ranges of the layout; length[1] = 0 for one range */
+    double sign[2];
+    int64_t set;                 /* which row of linear, lower, upper */
+    int64_t offset;              /* where its variables begin in beta and field */
+    int64_t separate;            /* each range keeps its own sum */
+    int64_t started;             /* beta holds a feasible start; else it is 0 */
+    double epsilon;
+    /* results */
+    int64_t status, n_iter, n_rows; /* n_rows: rows of the kernel computed */
+    double gap, objective, bound; /* bound: largest margin that β allows, where some bounds are infinite */
+    double bias[2], most[2], least[2]; /* by range if separate; the optimal biases lie between most and least */
+} MercerDualJob;
+
+typedef struct {
+    int64_t n_iter, n_done;
+    double gap;
+} MercerDualProgress;
+
+typedef struct {
+    const MercerTable *table;
+    const MercerRun *run;        /* rows by the kernel program: symmetric, with panels; or NULL and */
+    const void *matrix;          /* (n, ld) of T, ld ≥ n + smo_step */
+    ptrdiff_t ld, n;
+    const void *diagonal;        /* (n) of T */
+    const double *linear, *lower, *upper; /* (n_sets, n): c, l, u */
+    double *beta, *field;        /* by job: β in and out; field, unless NULL, gets F = c − Kβ */
+    double tol, scale;           /* scale: the largest diagonal entry */
+    int64_t max_iter;
+    size_t cache_bytes;
+    int shrinking;
+    int (*poll)(void *context);  /* called by the first thread now and then; not 0 asks to stop */
+    void *context;
+    MercerDualProgress progress;
+} MercerDual;
+
+int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads);
+
+/* ---- dual_rows.c: kernel rows over the variables at hand ------------------------------------------------- */
+
+/* The columns that rows are wanted for: ranges of a run, at positions of the row. */
+typedef struct {
+    const MercerRun *run;        /* NULL: the matrix */
+    ptrdiff_t at, length, position;
+} DualRange;
+
+typedef struct {
+    const MercerDual *dual;
+    const MercerDualJob *job;
+    DualRange ranges[2];
+    int n_ranges;
+    MercerRun gathered;          /* after shrinking: packed columns of the active variables */
+    int is_gathered;
+    ptrdiff_t n;                 /* length of a row: positions of the active variables, padded */
+    void *scratch;
+    size_t scratch_bytes;
+    /* least recently used rows give way */
+    char *slots;
+    size_t slot_bytes, allocated;
+    ptrdiff_t stride, n_slots, used; /* slots in use, of those that may be */
+    ptrdiff_t affordable, slot_room; /* slots that the memory, and that the lists below have room for */
+    ptrdiff_t n_repeated;        /* rows computed once more, since the cache last grew */
+    int32_t *slot_of;            /* (max_size) by position, negative for none */
+    int32_t *owner, *before, *after; /* (slot_room) */
+    int32_t oldest, newest;
+    int64_t n_computed;
+    ptrdiff_t max_size;
+} DualRows;
+
+int dual_rows_begin(DualRows *rows, const MercerDual *dual, const MercerDualJob *job, ptrdiff_t size);
+void dual_rows_end(DualRows *rows);
+/* Row of the variable at a position; valid until two more are asked for. NULL without memory. */
+const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position);
+/* Keeps the columns at positions kept[0..n_kept), of which −1 is padding. */
+int dual_rows_shrink(DualRows *rows, const int32_t *variable, const int32_t *kept, ptrdiff_t n_kept);
+/* Back to all variables. */
+void dual_rows_restore(DualRows *rows);
+/* F[variable v of columns] −= Σ coefficient·K, over the given variables as rows; F by variable. */
+int dual_rows_subtract(const DualRows *rows, const int32_t *columns, ptrdiff_t n_columns, const int32_t *sources,
+                       const double *coefficients, ptrdiff_t n_sources, double *F, int n_threads);
+
+static inline ptrdiff_t dual_layout(const MercerDualJob *job, ptrdiff_t variable)
+{
+    return variable < job->length[0] ? job->start[0] + variable : job->start[1] + variable - job->length[0];
+}
+
+static inline ptrdiff_t dual_padded(ptrdiff_t n, ptrdiff_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+static inline double dual_value(const void *array, ptrdiff_t i, size_t element)
+{
+    return element == 4 ? (double)((const float *)array)[i] : ((const double *)array)[i];
+}
+
+#endif

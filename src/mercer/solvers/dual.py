@@ -1,0 +1,381 @@
+"""Duals of support vector machines: samples in the solver's layout, and problems over them.
+
+Place on the way: kernel expression → ``gram`` → **solvers** → ``estimators``. ``native/dual.c`` iterates; here are
+the layout, the precision of the kernel's rows, and what comes back by sample.
+
+Every problem is, in signed variables β = yα,
+
+    minimise ½βᵀKβ − cᵀβ + ε Σ|βᵢ|   over   l ≤ β ≤ u   with Σβ as it is at the start,
+
+the sum over all variables, or over each of two ranges by itself (ν-machines). K may be anything symmetric; where it
+is not positive semidefinite a step treats a negative curvature as a tiny one, as LIBSVM does.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from .. import _native
+from .._arrays import available_memory, check_output
+from .._threads import n_threads as count_threads
+from ..kernels.prepared import diagonal, n_rows, sides, take_rows
+from ..kernels.program import LeafKind, Side
+
+__all__ = ["DualJob", "DualOutcome", "DualSamples", "STATUS"]
+
+#: What a problem's ``status`` means.
+STATUS = ("converged", "capped", "stalled", "not finite", "no memory", "stopped", "inseparable")
+
+# Up to so many samples float64 rows cost nothing that one would notice.
+_DOUBLE_UP_TO = 1000
+# Rows and columns of the sample by which float32 rows are judged.
+_PROBE = 48
+# Below so many pairs of samples a second thread costs more than it brings.
+_PARALLEL_FROM = 3e5
+_DISTANCES = (LeafKind.SQDIST, LeafKind.L1)
+
+
+class DualJob(NamedTuple):
+    """One problem.
+
+    Attributes
+    ----------
+    first : tuple of int
+        Groups ``first[0]`` to ``first[1]`` (exclusive) are its variables, in the order of the groups' samples.
+    second : tuple of int or None
+        A second range of groups, whose variables follow. It may be the first one again.
+    signs : tuple of float
+        For each range 1, or −1 where c, l and u stand for −c, −u and −l.
+    set : int
+        The row of c, l and u that it reads.
+    separate : bool
+        Each range keeps its own sum.
+    epsilon : float
+        ε.
+    """
+
+    first: tuple
+    second: tuple | None = None
+    signs: tuple = (1.0, 1.0)
+    set: int = 0
+    separate: bool = False
+    epsilon: float = 0.0
+
+
+@dataclass(frozen=True)
+class DualOutcome:
+    """What the solver reached, by problem.
+
+    Attributes
+    ----------
+    beta : list of ndarray
+        β of each problem, by its groups' samples.
+    field : list of ndarray or None
+        F = c − Kβ likewise, if asked for, also of samples whose box is [0, 0]: −F + c + bias is the decision of a
+        sample that took no part.
+    bias : ndarray of shape (p, 2)
+        The mean of the decision's offset over the variables that are free; where none is, the middle of what the
+        others allow. By range where sums are separate, else in the first column.
+    least, most : ndarray of shape (p, 2)
+        Ends of the interval that the offset may lie in: most ≤ b ≤ least at the optimum.
+    objective : ndarray of shape (p,)
+        ½βᵀKβ − cᵀβ + ε Σ|βᵢ|.
+    gap : ndarray of shape (p,)
+        By how much the steepest upward rate exceeds a downward one: the violation of the KKT conditions.
+    bound : ndarray of shape (p,)
+        For a problem with an infinite bound the largest margin that β allows; else infinity.
+    n_iter : ndarray of shape (p,)
+    status : ndarray of shape (p,)
+        Indices of `STATUS`.
+    n_rows : ndarray of shape (p,)
+        Rows of the kernel matrix that were computed.
+    rows : str
+        The precision of the rows: "float32", "float64", or "float32, float64".
+    """
+
+    beta: list
+    field: list | None
+    bias: np.ndarray
+    least: np.ndarray
+    most: np.ndarray
+    objective: np.ndarray
+    gap: np.ndarray
+    bound: np.ndarray
+    n_iter: np.ndarray
+    status: np.ndarray
+    n_rows: np.ndarray
+    rows: str
+
+
+class DualSamples:
+    """Samples of a kernel, in groups that problems refer to.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : ndarray, csr_array or sequence
+        Samples as the kernel's check returns them; for a precomputed kernel the square matrix.
+    groups : list of ndarray of int
+        Rows of X by group (class). A row may be in no group.
+    n_threads : int or None
+        As `mercer._threads.n_threads` reads it. It changes nothing in the results.
+
+    Attributes
+    ----------
+    sizes : ndarray of int
+        Samples of each group.
+    """
+
+    def __init__(self, kernel, X, groups, *, n_threads=None):
+        self.kernel, self.n_threads = kernel, count_threads(n_threads)
+        self._groups = [np.asarray(group, dtype=np.intp) for group in groups]
+        self.sizes = np.array([len(group) for group in self._groups])
+        self._X = X
+        self.program = kernel._compiled(X.shape[1] if hasattr(X, "shape") else None)
+        self._layouts, self._matrix = {}, None
+        self.diagonal = self._diagonal(np.concatenate(self._groups))
+
+    # ---------------------------------------------------------------- layouts
+
+    def _diagonal(self, rows):
+        """k(x, x) of the rows, without a look at each where it is the same for all."""
+        differences = all(leaf.kind not in (LeafKind.DOT, LeafKind.BLOCK) for leaf in self.program.leaves)
+        if differences and not self.program.vecs:
+            return np.full(len(rows), diagonal(self.program, take_rows(self._X, rows[:1]))[0])
+        if self._is_matrix():
+            return diagonal(self.program, self._X)[rows]
+        return diagonal(self.program, take_rows(self._X, rows))
+
+    def _is_matrix(self):
+        return "matrix" in self.kernel._readers()
+
+    def _layout(self, dtype):
+        if dtype not in self._layouts:
+            self._layouts[dtype] = _Layout(self, dtype)
+        return self._layouts[dtype]
+
+    def matrix(self, order):
+        """The kernel matrix of the samples in some order, float64, where rows come from no program."""
+        n = len(order)
+        check_output(n, n, np.float64)
+        if self._is_matrix():
+            return self.kernel(self._X[np.ix_(order, order)], n_threads=self.n_threads)
+        return self.kernel(take_rows(self._X, order), n_threads=self.n_threads)
+
+    def rounding(self):
+        """The largest error of a float32 row's entry, on a sample of pairs; infinity where float32 will not do."""
+        scale = float(np.max(np.abs(self.diagonal), initial=0.0))
+        if not np.isfinite(scale) or scale > 1e30 or (0 < scale < 1e-30):
+            return np.inf
+        rows = np.concatenate(self._groups)
+        some = rows[:: max(1, len(rows) // _PROBE)][:_PROBE]
+        least = np.finfo(np.float32).eps * scale
+        if self.program.block_leaves:
+            return least
+        exact, _ = sides(self.program, take_rows(self._X, some))
+        K = np.empty((len(some), len(some)))
+        _native.gram(self.program, exact, exact, K, symmetric=True, n_threads=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rounded = single_side(self.program, exact)
+            K32 = np.empty(K.shape, np.float32)
+            _native.gram(self.program, rounded, rounded, K32, symmetric=True, n_threads=1, cancels=0.0)
+        error = np.max(np.abs(K - K32))
+        return max(least, float(error)) if np.isfinite(error) else np.inf
+
+    # ---------------------------------------------------------------- solving
+
+    def solve(
+        self,
+        jobs,
+        linear,
+        lower,
+        upper,
+        *,
+        tol,
+        max_iter=-1,
+        cache_bytes=None,
+        shrinking=True,
+        start=None,
+        fields=False,
+        on_step=None,
+        dtype=None,
+    ):
+        """Solve problems, several at once where there are threads.
+
+        Parameters
+        ----------
+        jobs : list of DualJob
+        linear, lower, upper : ndarray of shape (n_sets, n)
+            c, l and u by sample, in the order of the groups. A sample with l = u = 0 takes no part.
+        tol : float
+            The gap to be reached.
+        max_iter : int
+            Iterations of each problem at most; −1 is 10⁷, or 100 n if that is more.
+        cache_bytes : float or None
+            For rows of the kernel; None is half of the memory that is free.
+        shrinking : bool
+            Whether variables that look settled are left alone until the end.
+        start : list of ndarray or None
+            Feasible β of each problem, where the sums are taken from; None is 0.
+        fields : bool
+            Whether `DualOutcome.field` is wanted.
+        on_step : callable or None
+            ``on_step(n_done, gap)``, called now and then.
+        dtype : dtype or None
+            Of the rows; None chooses, and makes sure of float32 by its rounding.
+
+        Returns
+        -------
+        DualOutcome
+
+        Raises
+        ------
+        MemoryError
+            Without memory for three rows.
+        """
+        n = int(self.sizes.sum())
+        if max_iter < 0:
+            max_iter = max(10_000_000, 100 * n)
+        if cache_bytes is None:
+            cache_bytes = 0.5 * available_memory()
+        options = (tol, max_iter, cache_bytes, shrinking, fields, on_step)
+        box = tuple(np.ascontiguousarray(a, dtype=np.float64) for a in (linear, lower, upper))
+        if dtype is not None or n <= _DOUBLE_UP_TO:
+            layout = self._layout(np.dtype(np.float64 if dtype is None else dtype))
+            return layout.outcome(*layout.solve(jobs, box, start, *options))
+        rounding = self.rounding()
+        if 8 * rounding > tol:
+            layout = self._layout(np.dtype(np.float64))
+            return layout.outcome(*layout.solve(jobs, box, start, *options))
+        single = self._layout(np.dtype(np.float32))
+        outcome = single.outcome(*single.solve(jobs, box, start, *options))
+        return self._made_sure(outcome, rounding, jobs, box, options)
+
+    def _made_sure(self, outcome, rounding, jobs, box, options):
+        """Go on in float64 with problems whose gradient float32 rows may have put off by a good part of `tol`.
+
+        Errors of the entries are independent: that of K β is about their size times |β|₂.
+        """
+        noise = np.array([2 * rounding * np.linalg.norm(beta) for beta in outcome.beta])
+        again = np.flatnonzero((noise > options[0] / 2) | (outcome.status == STATUS.index("stalled")))
+        if not again.size:
+            return outcome
+        double = self._layout(np.dtype(np.float64))
+        start = [outcome.beta[index] for index in again]
+        better = double.outcome(*double.solve([jobs[index] for index in again], box, start, *options))
+        for name in ("beta", "field", "bias", "least", "most", "objective", "gap", "bound", "status"):
+            mine, new = getattr(outcome, name), getattr(better, name)
+            for at, index in enumerate(again):
+                if mine is not None:
+                    mine[index] = new[at]
+        outcome.n_iter[again] += better.n_iter
+        outcome.n_rows[again] += better.n_rows
+        object.__setattr__(outcome, "rows", "float32, float64")
+        return outcome
+
+
+def single_side(program, side):
+    """A side in float32: what only differences are taken of is centred first, so that its digits serve these."""
+    features = []
+    for leaf, F in zip(program.leaves, side.features, strict=True):
+        if F is not None and leaf.kind in _DISTANCES and not sparse.issparse(F):
+            F = F - F[:: max(1, len(F) // 256)].mean(axis=0)
+        elif F is not None and leaf.kind == LeafKind.DIRICHLET:
+            F = F - np.rint(F)
+        features.append(None if F is None else F.astype(np.float32))
+    return Side(side.n, features, side.vecs)
+
+
+class _Layout:
+    """The samples' places, and their kernel rows, in one dtype."""
+
+    def __init__(self, samples, dtype):
+        self.samples, self.dtype = samples, dtype
+        self.unit, step = _native.dual_units(dtype)
+        lengths = [-(-max(1, size) // self.unit) * self.unit for size in samples.sizes]
+        self.starts = np.concatenate([[0], np.cumsum(lengths)])
+        self.n = int(self.starts[-1])
+        order, places = [], []
+        for group, length, start in zip(samples._groups, lengths, self.starts, strict=False):
+            filler = group[-1] if len(group) else np.concatenate(samples._groups)[0]
+            order.append(np.concatenate([group, np.full(length - len(group), filler)]))
+            places.append(start + np.arange(len(group)))
+        self.order, self.places = np.concatenate(order), np.concatenate(places)
+        self.offsets = np.concatenate([[0], np.cumsum(samples.sizes)])
+        self.diagonal = np.zeros(self.n, dtype)
+        self.diagonal[self.places] = samples.diagonal
+        self.run, self.matrix = None, None
+        program = samples.program
+        if program.block_leaves:
+            self.matrix = np.zeros((self.n, self.n + step), dtype)
+            self.matrix[:, : self.n] = samples.matrix(self.order)
+        else:
+            side, _ = sides(program, take_rows(samples._X, self.order))
+            side = single_side(program, side) if dtype == np.float32 else _double_side(side)
+            cancels = 0.0 if dtype == np.float32 else None
+            self.run = _native.dual_run(program, side, dtype, samples.n_threads, cancels)
+
+    def _placed(self, values):
+        out = np.zeros((len(values), self.n))
+        out[:, self.places] = values
+        return out
+
+    def _range(self, groups):
+        return self.starts[groups[0]], self.starts[groups[1]] - self.starts[groups[0]]
+
+    def _taken(self, job):
+        """Where the samples of a job are among its variables."""
+        taken, offset = [], 0
+        for groups in (job.first, job.second):
+            if groups is not None:
+                start, length = self._range(groups)
+                taken.append(self.places[self.offsets[groups[0]] : self.offsets[groups[1]]] - start + offset)
+                offset += length
+        return taken[0] if len(taken) == 1 else np.concatenate(taken)
+
+    def solve(self, jobs, box, start, tol, max_iter, cache_bytes, shrinking, fields, on_step):
+        """Run native/dual.c; returns what `outcome` takes."""
+        table = np.zeros(len(jobs), _native.DUAL_JOB)
+        firsts = np.array([self._range(job.first) for job in jobs])
+        seconds = np.array([(0, 0) if job.second is None else self._range(job.second) for job in jobs])
+        table["start"] = np.stack([firsts[:, 0], seconds[:, 0]], axis=1)
+        table["length"] = np.stack([firsts[:, 1], seconds[:, 1]], axis=1)
+        table["sign"] = [job.signs for job in jobs]
+        for name in ("set", "separate", "epsilon"):
+            table[name] = [getattr(job, name) for job in jobs]
+        lengths = table["length"].sum(axis=1)
+        table["offset"] = np.cumsum(lengths) - lengths
+        beta = np.zeros(int(lengths.sum()))
+        field = np.empty(len(beta)) if fields else None
+        if start is not None:
+            table["started"] = 1
+            for job, offset, values in zip(jobs, table["offset"], start, strict=True):
+                beta[offset + self._taken(job)] = values
+        # the long ones first, so that threads end together
+        order = np.argsort(-lengths, kind="stable")
+        sorted_table = table[order]
+        threads = 1 if np.square(lengths.astype(float)).sum() < _PARALLEL_FROM else self.samples.n_threads
+        _native.dual(
+            self.run, self.matrix, self.diagonal, *map(self._placed, box), sorted_table, beta, field,
+            tol, max_iter, cache_bytes, shrinking, on_step, threads,
+        )  # fmt: skip
+        table[order] = sorted_table
+        return jobs, table, beta, field
+
+    def outcome(self, jobs, table, beta, field):
+        """A `DualOutcome`, by sample."""
+        taken = [offset + self._taken(job) for job, offset in zip(jobs, table["offset"], strict=True)]
+        names = ("bias", "least", "most", "objective", "gap", "bound", "n_iter", "status", "n_rows")
+        return DualOutcome(
+            beta=[beta[index] for index in taken],
+            field=None if field is None else [field[index] for index in taken],
+            rows=str(self.dtype),
+            **{name: table[name].copy() for name in names},
+        )
+
+
+def _double_side(side):
+    features = [None if F is None else F.astype(np.float64, copy=False) for F in side.features]
+    return Side(side.n, features, side.vecs)
