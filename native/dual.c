@@ -27,7 +27,7 @@ typedef struct {
     MercerDual *dual;
     MercerDualJob *job;
     DualRows rows;
-    int n_threads;
+    Team *team;                  /* NULL: one thread */
     volatile int *stop;
     double *last_poll;
     ptrdiff_t work;
@@ -91,14 +91,13 @@ static void *resized(void *old, size_t bytes, int *failed)
     return memory;
 }
 
-static int reserve(Smo *smo, ptrdiff_t size, ptrdiff_t n)
+static int reserve(Smo *smo, ptrdiff_t n)
 {
     const size_t element = smo->dual->table->element;
     int failed = 0;
     if (n <= smo->capacity)
         return MERCER_OK;
     smo->capacity = n;
-    (void)size;
     smo->variable = resized(smo->variable, (size_t)n * sizeof(int32_t), &failed);
     smo->epoch = resized(smo->epoch, (size_t)n * sizeof(int32_t), &failed);
     smo->F = resized(smo->F, (size_t)n * sizeof(double), &failed);
@@ -176,8 +175,7 @@ static int subtract(Smo *smo, const int32_t *columns, ptrdiff_t n_columns, const
         }
     }
     if (!failed && n_sources && n_columns)
-        failed = dual_rows_subtract(&smo->rows, columns, n_columns, sources, change, n_sources, smo->all_F,
-                                    smo->n_threads);
+        failed = dual_rows_subtract(&smo->rows, columns, n_columns, sources, change, n_sources, smo->all_F);
     free(sources);
     free(change);
     return failed ? MERCER_NO_MEMORY : MERCER_OK;
@@ -191,7 +189,7 @@ static int begin(Smo *smo, MercerDualJob *job)
     smo->job = job;
     smo->size = job->length[0] + job->length[1];
     smo->beta = dual->beta + job->offset;
-    if (dual_rows_begin(&smo->rows, dual, job, smo->size) || reserve(smo, smo->size, smo->rows.n))
+    if (dual_rows_begin(&smo->rows, dual, job) || reserve(smo, smo->rows.n))
         return MERCER_NO_MEMORY;
     for (ptrdiff_t v = 0; v < smo->size; v++) {
         const ptrdiff_t at = dual_layout(job, v);
@@ -320,25 +318,108 @@ static int restore(Smo *smo)
 
 /* ---- iterations -------------------------------------------------------------------------------------------- */
 
-static void pass(Smo *smo, const char *row_i, const char *row_j, double t)
+/* Threads share passes over more positions than this (a microsecond). */
+enum { SHARED_FROM = 6000 };
+
+/* A pass over positions begin..begin + n. */
+typedef struct {
+    const Smo *smo;
+    ptrdiff_t begin, n;
+    int n_parts;
+    const char *row_i, *row_j;
+    double t, K_ii, floor;
+    MercerExtremes found[TEAM_MAX];
+    double gained[TEAM_MAX];
+    ptrdiff_t partner[TEAM_MAX];
+} Pass;
+
+static void update_part(void *context, int part, int thread)
 {
+    Pass *pass = context;
+    const Smo *smo = pass->smo;
     const MercerTable *table = smo->dual->table;
+    const ptrdiff_t k = pass->begin + dual_part(pass->n, part, pass->n_parts, table->smo_step);
+    const ptrdiff_t end = pass->begin + dual_part(pass->n, part + 1, pass->n_parts, table->smo_step);
+    const size_t at = (size_t)k * table->element;
+    (void)thread;
+    table->smo_update(end - k, smo->F + k, pass->row_i + at, pass->row_j + at, pass->t, smo->up + at, smo->down + at,
+                      smo->low + at, &pass->found[part]);
+    pass->found[part].at_most += k;
+    pass->found[part].at_least += k;
+}
+
+static void partner_part(void *context, int part, int thread)
+{
+    Pass *pass = context;
+    const Smo *smo = pass->smo;
+    const MercerTable *table = smo->dual->table;
+    const ptrdiff_t k = pass->begin + dual_part(pass->n, part, pass->n_parts, table->smo_step);
+    const ptrdiff_t end = pass->begin + dual_part(pass->n, part + 1, pass->n_parts, table->smo_step);
+    const size_t at = (size_t)k * table->element;
+    (void)thread;
+    pass->partner[part] = k + table->smo_partner(end - k, pass->t, pass->K_ii, pass->floor, pass->row_i + at,
+                                                 smo->diagonal + at, smo->low + at, &pass->gained[part]);
+}
+
+static void run_parts(Smo *smo, Pass *pass, TeamWork *work)
+{
+    pass->n_parts = smo->team && pass->n >= SHARED_FROM ? smo->team->n : 1;
+    if (pass->n_parts > 1)
+        team_run(smo->team, work, pass);
+    else
+        work(pass, 0, 0);
+}
+
+/* F −= t (row_i − row_j), and the extremes of each part of the positions. */
+static void update(Smo *smo, const char *row_i, const char *row_j, double t)
+{
     for (int part = 0; part < smo->n_parts; part++) {
-        const ptrdiff_t k = smo->begin[part];
-        const size_t at = (size_t)k * table->element;
+        Pass pass;
+        pass.smo = smo;
+        pass.begin = smo->begin[part];
+        pass.n = smo->begin[part + 1] - smo->begin[part];
+        pass.row_i = row_i;
+        pass.row_j = row_j;
+        pass.t = t;
+        run_parts(smo, &pass, update_part);
         MercerExtremes *found = &smo->found[part];
-        table->smo_update(smo->begin[part + 1] - k, smo->F + k, row_i + at, row_j + at, t, smo->up + at, smo->down + at,
-                          smo->low + at, found);
-        found->at_most += k;
-        found->at_least += k;
+        *found = pass.found[0];
+        for (int p = 1; p < pass.n_parts; p++) {
+            if (pass.found[p].most > found->most) {
+                found->most = pass.found[p].most;
+                found->at_most = pass.found[p].at_most;
+            }
+            if (pass.found[p].least < found->least) {
+                found->least = pass.found[p].least;
+                found->at_least = pass.found[p].at_least;
+            }
+        }
     }
     smo->work += 4 * smo->n;
+}
+
+/* The position that gains most with one whose upward rate and row are given, or −1. */
+static ptrdiff_t partner(Smo *smo, int part, double rate, double K_ii, double floor, const char *row_i)
+{
+    Pass pass;
+    pass.smo = smo;
+    pass.begin = smo->begin[part];
+    pass.n = smo->begin[part + 1] - smo->begin[part];
+    pass.row_i = row_i;
+    pass.t = rate;
+    pass.K_ii = K_ii;
+    pass.floor = floor;
+    run_parts(smo, &pass, partner_part);
+    int best = 0;
+    for (int p = 1; p < pass.n_parts; p++)
+        best = pass.gained[p] > pass.gained[best] ? p : best;
+    return pass.gained[best] > 0 ? pass.partner[best] : -1;
 }
 
 /* The extremes as they are: at t = 0 any finite rows do. */
 static void look(Smo *smo)
 {
-    pass(smo, smo->diagonal, smo->diagonal, 0);
+    update(smo, smo->diagonal, smo->diagonal, 0);
 }
 
 /* The gap, and the part that has it. */
@@ -368,16 +449,14 @@ static double room_down(const Smo *smo, ptrdiff_t v)
 static int iterate(Smo *smo, int part)
 {
     const MercerTable *table = smo->dual->table;
-    const ptrdiff_t first = smo->begin[part], count = smo->begin[part + 1] - first;
-    const size_t at = (size_t)first * table->element;
     const double floor = 4 * (table->element == 4 ? 0x1p-23 : 0x1p-52) * smo->dual->scale;
     const ptrdiff_t i = smo->found[part].at_most, v = smo->variable[i];
     const char *row_i = dual_row(&smo->rows, smo->variable, i);
     const double rate = smo->F[i] + up_of(smo, v), K_ii = element_at(smo, smo->diagonal, i);
-    const ptrdiff_t partner = table->smo_partner(count, rate, K_ii, floor, row_i + at, smo->diagonal + at, smo->low + at);
-    if (partner < 0)
+    const ptrdiff_t j = partner(smo, part, rate, K_ii, floor, row_i);
+    if (j < 0)
         return DUAL_STALLED;
-    const ptrdiff_t j = first + partner, w = smo->variable[j];
+    const ptrdiff_t w = smo->variable[j];
     const char *row_j = dual_row(&smo->rows, smo->variable, j);
     double curve = K_ii + element_at(smo, smo->diagonal, j) - 2 * element_at(smo, row_i, j);
     curve = curve > floor ? curve : floor > 0 ? floor : 1e-12;
@@ -394,7 +473,7 @@ static int iterate(Smo *smo, int part)
         return DUAL_STALLED;
     set_moves(smo, i);
     set_moves(smo, j);
-    pass(smo, row_i, row_j, t);
+    update(smo, row_i, row_j, t);
     return 0;
 }
 
@@ -547,16 +626,36 @@ static void solve(Smo *smo, MercerDualJob *job)
     }
 }
 
-int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads)
+/* One problem by all threads. */
+static void solve_together(MercerDual *dual, MercerDualJob *job, int n_threads, volatile int *stop, double *last_poll)
 {
-    const int together = (int)(n_jobs < n_threads ? n_jobs : n_threads);
-    volatile int stop = 0;
-    double last_poll = omp_get_wtime();
+    Team team;
+    memset(&team, 0, sizeof team);
+#pragma omp parallel num_threads(n_threads)
+    {
+#pragma omp single
+        team.n = omp_get_num_threads();
+        if (omp_get_thread_num() == 0) {
+            Smo smo = {.dual = dual, .team = &team, .rows.team = &team, .stop = stop, .last_poll = last_poll};
+            solve(&smo, job);
+            release(&smo);
+            atomic_store_explicit(&team.over, 1, memory_order_release);
+        } else {
+            team_follow(&team, omp_get_thread_num());
+        }
+    }
+}
+
+/* Problems one by one, each by one thread. */
+static void solve_apart(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads, volatile int *stop,
+                        double *last_poll)
+{
     ptrdiff_t next = 0;
     int64_t done = 0;
-#pragma omp parallel num_threads(together) if (together > 1)
+    n_threads = (int)(n_jobs < n_threads ? n_jobs : n_threads);
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
     {
-        Smo smo = {.dual = dual, .n_threads = together > 1 ? 1 : n_threads, .stop = &stop, .last_poll = &last_poll};
+        Smo smo = {.dual = dual, .stop = stop, .last_poll = last_poll};
         for (;;) {
             ptrdiff_t mine;
 #pragma omp atomic capture
@@ -576,10 +675,34 @@ int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_t
             so_far = done;
             if (so_far >= n_jobs)
                 break;
-            nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
             stopped(&smo, dual->progress.gap);
         }
     }
+}
+
+static double size_of(const MercerDualJob *job)
+{
+    const double size = (double)(job->length[0] + job->length[1]);
+    return size * size;
+}
+
+int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads)
+{
+    volatile int stop = 0;
+    double last_poll = omp_get_wtime(), left = 0;
+    ptrdiff_t first = 0;
+    n_threads = n_threads < TEAM_MAX ? n_threads : TEAM_MAX;
+    for (ptrdiff_t k = 0; k < n_jobs; k++)
+        left += size_of(&jobs[k]);
+    /* a problem larger than a thread's share of what is left would keep one thread alone in the end */
+    for (; first < n_jobs && n_threads > 1 && size_of(&jobs[first]) * n_threads > left; first++) {
+        left -= size_of(&jobs[first]);
+        solve_together(dual, &jobs[first], n_threads, &stop, &last_poll);
+        dual->progress.n_done++;
+    }
+    if (first < n_jobs)
+        solve_apart(dual, jobs + first, n_jobs - first, n_threads, &stop, &last_poll);
     for (ptrdiff_t k = 0; k < n_jobs; k++)
         if (jobs[k].status == DUAL_STOPPED || jobs[k].status == DUAL_NO_MEMORY)
             return (int)jobs[k].status;

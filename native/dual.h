@@ -8,6 +8,7 @@
 #define MERCER_DUAL_H
 
 #include "mercer.h"
+#include "team.h"
 
 enum { DUAL_CONVERGED, DUAL_CAPPED, DUAL_STALLED, DUAL_NOT_FINITE, DUAL_NO_MEMORY, DUAL_STOPPED, DUAL_INSEPARABLE };
 
@@ -67,7 +68,9 @@ typedef struct {
     MercerRun gathered;          /* after shrinking: packed columns of the active variables */
     int is_gathered;
     ptrdiff_t n;                 /* length of a row: positions of the active variables, padded */
-    void *scratch;
+    double work;                 /* about the vector operations of an entry */
+    Team *team;                  /* NULL: one thread */
+    char *scratch;               /* one of scratch_bytes for each thread of the team */
     size_t scratch_bytes;
     /* least recently used rows give way */
     char *slots;
@@ -82,7 +85,7 @@ typedef struct {
     ptrdiff_t max_size;
 } DualRows;
 
-int dual_rows_begin(DualRows *rows, const MercerDual *dual, const MercerDualJob *job, ptrdiff_t size);
+int dual_rows_begin(DualRows *rows, const MercerDual *dual, const MercerDualJob *job);
 void dual_rows_end(DualRows *rows);
 /* Row of the variable at a position; valid until two more are asked for. NULL without memory. */
 const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position);
@@ -91,8 +94,8 @@ int dual_rows_shrink(DualRows *rows, const int32_t *variable, const int32_t *kep
 /* Back to all variables. */
 void dual_rows_restore(DualRows *rows);
 /* F[variable v of columns] −= Σ coefficient·K, over the given variables as rows; F by variable. */
-int dual_rows_subtract(const DualRows *rows, const int32_t *columns, ptrdiff_t n_columns, const int32_t *sources,
-                       const double *coefficients, ptrdiff_t n_sources, double *F, int n_threads);
+int dual_rows_subtract(DualRows *rows, const int32_t *columns, ptrdiff_t n_columns, const int32_t *sources,
+                       const double *coefficients, ptrdiff_t n_sources, double *F);
 
 static inline ptrdiff_t dual_layout(const MercerDualJob *job, ptrdiff_t variable)
 {
@@ -102,6 +105,13 @@ static inline ptrdiff_t dual_layout(const MercerDualJob *job, ptrdiff_t variable
 static inline ptrdiff_t dual_padded(ptrdiff_t n, ptrdiff_t unit)
 {
     return (n + unit - 1) / unit * unit;
+}
+
+/* Where part p of the positions begins, of so many: a multiple of `unit`. */
+static inline ptrdiff_t dual_part(ptrdiff_t n, int p, int n_parts, ptrdiff_t unit)
+{
+    const ptrdiff_t units = (n + unit - 1) / unit, at = units * p / n_parts * unit;
+    return at < n ? at : n;
 }
 
 static inline double dual_value(const void *array, ptrdiff_t i, size_t element)

@@ -4,7 +4,6 @@
 #define _DEFAULT_SOURCE
 #include <sys/mman.h>
 #endif
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,35 +121,69 @@ static int32_t take_slot(DualRows *rows, ptrdiff_t position)
 
 /* ---- computing ------------------------------------------------------------------------------------------ */
 
-static void fill(DualRows *rows, ptrdiff_t layout_row, char *out)
+/* Threads share rows of more work than this (some microseconds). */
+static const double SHARED_WORK = 1e5;
+
+typedef struct {
+    const DualRows *rows;
+    ptrdiff_t layout_row;
+    char *out;
+} Fill;
+
+/* Columns j0..j1 of a range. */
+static void fill_range(const Fill *job, const DualRange *range, ptrdiff_t j0, ptrdiff_t j1, char *scratch)
 {
+    const DualRows *rows = job->rows;
     const MercerDual *dual = rows->dual;
     const size_t size = element(rows);
-    const int32_t row_of[1] = {(int32_t)layout_row};
-    ptrdiff_t filled = 0;
+    const int32_t row_of[1] = {(int32_t)job->layout_row};
+    char *to = job->out + (size_t)range->position * size;
+    if (range->run) {
+        MercerRun run = *range->run;
+        run.row_of = row_of;
+        for (ptrdiff_t j = j0; j < j1; j += dual->table->tile) {
+            const ptrdiff_t end = least(j + dual->table->tile, j1);
+            memcpy(to + (size_t)j * size, dual->table->tile_values(&run, scratch, 0, 1, range->at + j, range->at + end),
+                   (size_t)(end - j) * size);
+        }
+        return;
+    }
+    const char *row = (const char *)dual->matrix + (size_t)(job->layout_row * dual->ld) * size;
+    if (!rows->is_gathered)
+        memcpy(to + (size_t)j0 * size, row + (size_t)(range->at + j0) * size, (size_t)(j1 - j0) * size);
+    for (ptrdiff_t j = j0; rows->is_gathered && j < j1; j++)
+        memcpy(to + (size_t)j * size, row + (size_t)rows->gathered.column_of[j] * size, size);
+}
+
+static void fill_part(void *context, int part, int thread)
+{
+    const Fill *job = context;
+    const DualRows *rows = job->rows;
+    const int n_parts = rows->team ? rows->team->n : 1;
     for (int r = 0; r < rows->n_ranges; r++) {
         const DualRange *range = &rows->ranges[r];
-        char *to = out + (size_t)range->position * size;
+        const ptrdiff_t unit = rows->dual->table->tile;
+        fill_range(job, range, dual_part(range->length, part, n_parts, unit),
+                   dual_part(range->length, part + 1, n_parts, unit), rows->scratch + (size_t)thread * rows->scratch_bytes);
+    }
+}
+
+static void fill(DualRows *rows, ptrdiff_t layout_row, char *out)
+{
+    const size_t size = element(rows);
+    Fill job = {rows, layout_row, out};
+    ptrdiff_t filled = 0;
+    for (int r = 0; r < rows->n_ranges; r++) { /* zeros where a range is padded */
+        const DualRange *range = &rows->ranges[r];
         memset(out + (size_t)filled * size, 0, (size_t)(range->position - filled) * size);
         filled = range->position + range->length;
-        if (range->run) {
-            MercerRun run = *range->run;
-            run.row_of = row_of;
-            for (ptrdiff_t j = 0; j < range->length; j += dual->table->tile) {
-                const ptrdiff_t end = least(j + dual->table->tile, range->length);
-                memcpy(to + (size_t)j * size,
-                       dual->table->tile_values(&run, rows->scratch, 0, 1, range->at + j, range->at + end),
-                       (size_t)(end - j) * size);
-            }
-        } else {
-            const char *row = (const char *)dual->matrix + (size_t)(layout_row * dual->ld) * size;
-            if (!rows->is_gathered)
-                memcpy(to, row + (size_t)range->at * size, (size_t)range->length * size);
-            for (ptrdiff_t j = 0; rows->is_gathered && j < range->length; j++)
-                memcpy(to + (size_t)j * size, row + (size_t)rows->gathered.column_of[j] * size, size);
-        }
     }
     memset(out + (size_t)filled * size, 0, (size_t)(rows->n - filled) * size);
+    if (rows->team && rows->work * (double)rows->n > SHARED_WORK)
+        team_run(rows->team, fill_part, &job);
+    else
+        for (int part = 0; part < (rows->team ? rows->team->n : 1); part++)
+            fill_part(&job, part, 0);
     rows->n_computed++;
 }
 
@@ -205,21 +238,33 @@ static void release_gathered(DualRows *rows)
     rows->is_gathered = 0;
 }
 
-static int scratch_for(DualRows *rows, const MercerRun *run)
+/* A tile for each thread, and behind it the sums of subtract_part. */
+static int make_scratch(DualRows *rows)
 {
-    const size_t bytes = run ? (rows->dual->table->scratch_bytes(run) + 63) / 64 * 64 : 0;
+    const MercerDual *dual = rows->dual;
+    const size_t tile = dual->run ? (dual->table->scratch_bytes(dual->run) + 63) / 64 * 64 : 0;
+    const size_t bytes = tile + (size_t)dual->table->tile * sizeof(double);
     if (bytes <= rows->scratch_bytes)
         return MERCER_OK;
     free(rows->scratch);
-    rows->scratch = aligned_alloc(64, bytes);
+    rows->scratch = aligned_alloc(64, bytes * (size_t)(rows->team ? rows->team->n : 1));
     rows->scratch_bytes = rows->scratch ? bytes : 0;
-    if (!rows->scratch)
-        return MERCER_NO_MEMORY;
-    *(ptrdiff_t *)rows->scratch = 0;
-    return MERCER_OK;
+    return rows->scratch ? MERCER_OK : MERCER_NO_MEMORY;
 }
 
-int dual_rows_begin(DualRows *rows, const MercerDual *dual, const MercerDualJob *job, ptrdiff_t size)
+/* About the vector operations of an entry. */
+static double work_of(const MercerRun *run)
+{
+    double work = 20;
+    for (int l = 0; run && l < run->n_leaves; l++) {
+        const MercerLeaf *leaf = &run->leaves[l];
+        work += leaf->left.indices && leaf->left.n ? 3.0 * (double)leaf->left.indptr[leaf->left.n] / (double)leaf->left.n
+                                                   : (double)leaf->d;
+    }
+    return work;
+}
+
+int dual_rows_begin(DualRows *rows, const MercerDual *dual, const MercerDualJob *job)
 {
     rows->dual = dual;
     rows->job = job;
@@ -233,8 +278,8 @@ int dual_rows_begin(DualRows *rows, const MercerDual *dual, const MercerDualJob 
         if (!rows->slot_of)
             return MERCER_NO_MEMORY;
     }
-    (void)size;
-    if (scratch_for(rows, dual->run) || lay_out(rows, rows->n))
+    rows->work = work_of(dual->run);
+    if (make_scratch(rows) || lay_out(rows, rows->n))
         return MERCER_NO_MEMORY;
     forget_all(rows);
     return MERCER_OK;
@@ -428,80 +473,91 @@ int dual_rows_shrink(DualRows *rows, const int32_t *variable, const int32_t *kep
     rows->is_gathered = 1;
     rows->n_ranges = 1;
     rows->ranges[0] = (DualRange){rows->dual->run ? &rows->gathered : NULL, 0, n_kept, 0};
-    return failed || scratch_for(rows, rows->dual->run) ? MERCER_NO_MEMORY : MERCER_OK;
+    return failed ? MERCER_NO_MEMORY : MERCER_OK;
 }
 
 /* ---- products -------------------------------------------------------------------------------------------- */
 
-/* One tile of columns j0..j1 of a run against all sources, into sum (tile). */
-static void subtract_tile(const MercerDual *dual, const MercerRun *columns, ptrdiff_t j0, ptrdiff_t j1, const int32_t *sources,
-                          const double *coefficients, ptrdiff_t n_sources, void *scratch, double *sum)
+typedef struct {
+    const DualRows *rows;
+    MercerRun run;               /* over the columns */
+    const int32_t *columns, *sources;
+    const double *coefficients;
+    ptrdiff_t n_columns, n_sources;
+    double *F;
+} Subtraction;
+
+/* One tile of columns j0..j1 against all sources, into sum (tile). */
+static void subtract_tile(const Subtraction *job, ptrdiff_t j0, ptrdiff_t j1, char *scratch, double *sum)
 {
-    const MercerTable *table = dual->table;
-    MercerRun run = *columns;
+    const MercerTable *table = job->rows->dual->table;
+    MercerRun run = job->run;
     memset(sum, 0, (size_t)table->tile * sizeof(double));
-    for (ptrdiff_t i = 0; i < n_sources; i += table->tile) {
-        const ptrdiff_t some = least(table->tile, n_sources - i);
-        run.row_of = sources + i;
+    for (ptrdiff_t i = 0; i < job->n_sources; i += table->tile) {
+        const ptrdiff_t some = least(table->tile, job->n_sources - i);
+        run.row_of = job->sources + i;
         const char *values = table->tile_values(&run, scratch, 0, some, j0, j1);
         for (ptrdiff_t r = 0; r < some; r++)
             table->smo_add(dual_padded(j1 - j0, table->smo_step), sum,
-                           values + (size_t)(r * table->tile) * table->element, -coefficients[i + r]);
+                           values + (size_t)(r * table->tile) * table->element, -job->coefficients[i + r]);
     }
 }
 
-int dual_rows_subtract(const DualRows *rows, const int32_t *columns, ptrdiff_t n_columns, const int32_t *sources,
-                       const double *coefficients, ptrdiff_t n_sources, double *F, int n_threads)
+static void subtract_matrix(const Subtraction *job, ptrdiff_t k0, ptrdiff_t k1)
 {
-    const MercerDual *dual = rows->dual;
-    const MercerTable *table = dual->table;
-    const size_t size = table->element;
-    int32_t *from = malloc((size_t)(n_columns + 1) * sizeof(int32_t)), *rows_of = malloc((size_t)(n_sources + 1) * sizeof(int32_t));
-    MercerRun run;
-    int failed = !from || !rows_of;
-    for (ptrdiff_t k = 0; !failed && k < n_columns; k++)
-        from[k] = (int32_t)dual_layout(rows->job, columns[k]);
-    for (ptrdiff_t k = 0; !failed && k < n_sources; k++)
-        rows_of[k] = (int32_t)dual_layout(rows->job, sources[k]);
-    if (!failed && !dual->run) {
-        for (ptrdiff_t i = 0; i < n_sources; i++) {
-            const char *row = (const char *)dual->matrix + (size_t)(rows_of[i] * dual->ld) * size;
-            for (ptrdiff_t k = 0; k < n_columns; k++)
-                F[columns[k]] -= coefficients[i] * dual_value(row, from[k], size);
-        }
-        free(from);
-        free(rows_of);
-        return MERCER_OK;
+    const MercerDual *dual = job->rows->dual;
+    for (ptrdiff_t i = 0; i < job->n_sources; i++) {
+        const char *row = (const char *)dual->matrix + (size_t)(job->sources[i] * dual->ld) * dual->table->element;
+        for (ptrdiff_t k = k0; k < k1; k++)
+            job->F[job->columns[k]] -= job->coefficients[i] * dual_value(row, job->run.column_of[k], dual->table->element);
     }
-    if (failed || gather(dual, &run, from, n_columns)) {
+}
+
+static void subtract_part(void *context, int part, int thread)
+{
+    const Subtraction *job = context;
+    const DualRows *rows = job->rows;
+    const ptrdiff_t tile = rows->dual->table->tile;
+    const int n_parts = rows->team ? rows->team->n : 1;
+    const ptrdiff_t begin = dual_part(job->n_columns, part, n_parts, tile);
+    const ptrdiff_t end = dual_part(job->n_columns, part + 1, n_parts, tile);
+    char *scratch = rows->scratch + (size_t)thread * rows->scratch_bytes;
+    double *sum = (double *)(scratch + rows->scratch_bytes - (size_t)tile * sizeof(double));
+    if (!rows->dual->run) {
+        subtract_matrix(job, begin, end);
+        return;
+    }
+    for (ptrdiff_t j = begin; j < end; j += tile) {
+        const ptrdiff_t stop = least(j + tile, end);
+        subtract_tile(job, j, stop, scratch, sum);
+        for (ptrdiff_t k = j; k < stop; k++)
+            job->F[job->columns[k]] += sum[k - j];
+    }
+}
+
+int dual_rows_subtract(DualRows *rows, const int32_t *columns, ptrdiff_t n_columns, const int32_t *sources,
+                       const double *coefficients, ptrdiff_t n_sources, double *F)
+{
+    int32_t *from = malloc((size_t)(n_columns + 1) * sizeof(int32_t));
+    int32_t *source_rows = malloc((size_t)(n_sources + 1) * sizeof(int32_t));
+    Subtraction job = {.rows = rows, .columns = columns, .sources = source_rows, .coefficients = coefficients,
+                       .n_columns = n_columns, .n_sources = n_sources, .F = F};
+    if (!from || !source_rows) {
         free(from);
-        free(rows_of);
+        free(source_rows);
         return MERCER_NO_MEMORY;
     }
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-        void *scratch = aligned_alloc(64, (table->scratch_bytes(&run) + 63) / 64 * 64);
-        double *sum = aligned_alloc(64, (size_t)table->tile * sizeof(double));
-        if (!scratch || !sum) {
-#pragma omp atomic write
-            failed = 1;
-        } else {
-            *(ptrdiff_t *)scratch = 0;
-        }
-#pragma omp for schedule(dynamic)
-        for (ptrdiff_t j = 0; j < n_columns; j += table->tile) {
-            const ptrdiff_t end = least(j + table->tile, n_columns);
-            if (!scratch || !sum)
-                continue;
-            subtract_tile(dual, &run, j, end, rows_of, coefficients, n_sources, scratch, sum);
-            for (ptrdiff_t k = j; k < end; k++)
-                F[columns[k]] += sum[k - j];
-        }
-        free(scratch);
-        free(sum);
-    }
-    DualRows owner = {.gathered = run, .is_gathered = 1};
+    for (ptrdiff_t k = 0; k < n_columns; k++)
+        from[k] = (int32_t)dual_layout(rows->job, columns[k]);
+    for (ptrdiff_t k = 0; k < n_sources; k++)
+        source_rows[k] = (int32_t)dual_layout(rows->job, sources[k]);
+    const int failed = gather(rows->dual, &job.run, from, n_columns);
+    if (!failed && rows->team)
+        team_run(rows->team, subtract_part, &job);
+    else if (!failed)
+        subtract_part(&job, 0, 0);
+    DualRows owner = {.gathered = job.run, .is_gathered = 1};
     release_gathered(&owner);
-    free(rows_of);
+    free(source_rows);
     return failed ? MERCER_NO_MEMORY : MERCER_OK;
 }

@@ -151,7 +151,7 @@ typedef struct {
     void (*smo_update)(ptrdiff_t n, double *F, const void *row_i, const void *row_j, double t, const void *up,
                        const void *down, void *low, MercerExtremes *found);
     ptrdiff_t (*smo_partner)(ptrdiff_t n, double F_i, double K_ii, double floor, const void *row, const void *diagonal,
-                             const void *low);
+                             const void *low, double *gained);
     int (*simd)(int function, const void *x, void *y, ptrdiff_t n);
     /* float64 only */
     size_t (*adjoint_bytes)(const MercerAdjoint *job);
