@@ -102,7 +102,7 @@ cdef extern from "mercer.h" nogil:
     int mercer_gram(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t ldo,
                     MercerState *state, double pause_after, int n_threads) noexcept
     int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p,
-                            MercerState *state) noexcept
+                            ptrdiff_t n_parts, const ptrdiff_t *bounds, MercerState *state) noexcept
     int mercer_matmul(const MercerRun *run, const MercerTable *table, MercerState *state,
                       double pause_after, int n_threads) noexcept
     void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out) noexcept
@@ -123,7 +123,7 @@ cdef ptrdiff_t DIRECT_FEATURES = 8
 
 # Relative size below which |x|² + |z|² − 2xᵀz has lost too many digits and is recomputed from x − z: the expansion's
 # error is about ε(|x|² + |z|²), so that the distance keeps a relative error of about ε over this.
-_CANCELS = {np.dtype(np.float64): 1 / 1024, np.dtype(np.float32): 1 / 32}
+_CANCELS = {np.dtype(np.float64): 1.0 / 1024.0, np.dtype(np.float32): 1.0 / 32.0}
 
 
 cdef const void *_address(array, ptrdiff_t *row_stride, ptrdiff_t *col_stride, bint writable) except? NULL:
@@ -266,8 +266,11 @@ cdef class Run:
         if status:
             raise MemoryError("no memory for the tiles")
 
-    def matmul(self, V, out):
-        """Fill out (n, p), C-ordered float64, with K @ V for V (m, p) of the run's dtype, C-ordered."""
+    def matmul(self, V, out, const ptrdiff_t[::1] bounds):
+        """Fill out (n_parts, n, p), C-ordered float64, with K[:, part] @ V[part] for V (m, p), C-ordered.
+
+        `V` has the run's dtype, part q is the columns bounds[q] to bounds[q + 1].
+        """
         cdef MercerState state
         cdef const void *v = _address(V, NULL, NULL, False)
         cdef void *pointer = <void *>_address(out, NULL, NULL, True)
@@ -275,7 +278,9 @@ cdef class Run:
         cdef int status = MERCER_PAUSED
         memset(&state, 0, sizeof(state))
         try:
-            if mercer_matmul_begin(&self.run, self.table, v, p, &state):
+            if mercer_matmul_begin(
+                &self.run, self.table, v, p, bounds.shape[0] - 1, &bounds[0], &state
+            ):
                 raise MemoryError("no memory for the partial sums of K @ V")
             while status == MERCER_PAUSED:
                 with nogil:

@@ -30,6 +30,7 @@ __all__ = [
     "isa",
     "isas",
     "matmul",
+    "matmul_parts",
     "openmp",
     "pull",
     "pull_push",
@@ -168,11 +169,41 @@ def matmul(program, left, right, V, out, symmetric=False, blocks=None, n_threads
     V = np.ascontiguousarray(V if scale is None else V / scale, dtype=dtype)
     target = out if out.flags.c_contiguous and out.dtype == _FLOAT64 else np.empty(out.shape)
     run = _gram.Run(program, left, right, symmetric, blocks, dtype, _count_threads(n_threads))
-    run.matmul(V, target)
+    run.matmul(V, target, np.array([0, right.n], dtype=np.intp))
     if scale is not None:
         target *= scale
     if target is not out:
         out[...] = target
+
+
+def matmul_parts(program, left, right, V, bounds, cancels=None, n_threads=None):
+    """Products K[:, part] @ V[part] with parts of the columns, without forming K.
+
+    Parameters
+    ----------
+    program, left, right, n_threads
+        As in `gram`; without BLOCK leaves.
+    V : ndarray of shape (m, p)
+    bounds : ndarray of int
+        Part q is the columns ``bounds[q]`` to ``bounds[q + 1]``; all are multiples of ``dual_units(dtype)[0]``, but the
+        last, which is m.
+    cancels : float, optional
+        As in `gram`.
+
+    Returns
+    -------
+    ndarray of shape (n_parts, n, p)
+        float64.
+    """
+    dtype = _dtype(left)
+    out = np.zeros((len(bounds) - 1, left.n, V.shape[1]))
+    if 0 in out.shape or V.shape[0] == 0:
+        return out
+    V = np.ascontiguousarray(V, dtype=dtype)
+    threads = _count_threads(n_threads)
+    run = _gram.Run(program, left, right, False, None, dtype, threads, densify=True, cancels=cancels)
+    run.matmul(V, out, np.ascontiguousarray(bounds, dtype=np.intp))
+    return out
 
 
 def _doubles(array):
