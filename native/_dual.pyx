@@ -19,6 +19,7 @@ cdef extern from "mercer.h" nogil:
         ptrdiff_t panel_width, smo_step
 
     const MercerTable *mercer_table(int is_float32) noexcept
+    int mercer_openmp() noexcept
 
 cdef extern from "dual.h" nogil:
     int DUAL_STOPPED, DUAL_NO_MEMORY
@@ -96,6 +97,11 @@ cdef class _Watch:
 
 cdef int _poll(void *context) noexcept with gil:
     return (<_Watch>context).look()
+
+
+def openmp():
+    """The OpenMP version that this module was compiled with."""
+    return mercer_openmp()
 
 
 def units(dtype):

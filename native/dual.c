@@ -15,308 +15,15 @@
 #include <string.h>
 #include <time.h>
 
-#include "dual.h"
+#include "dual_state.h"
 
 /* A problem with fewer variables is not worth cutting down. */
-enum { SHRINK_FROM = 1500, SHRINK_EVERY = 1000, MAX_EPOCHS = 64 };
+enum { SHRINK_FROM = 1500, SHRINK_EVERY = 1000 };
 /* Elements between looks at the clock, seconds between calls of poll. */
 enum { WORK_BETWEEN_LOOKS = 4000000 };
 static const double POLL_EVERY = 0.02;
 
-typedef struct {
-    MercerDual *dual;
-    MercerDualJob *job;
-    DualRows rows;
-    Team *team;                  /* NULL: one thread */
-    volatile int *stop;
-    double *last_poll;
-    ptrdiff_t work;
-    ptrdiff_t size;              /* variables */
-    ptrdiff_t capacity;          /* of the arrays by position */
-    ptrdiff_t n;                 /* positions */
-    int n_parts;
-    ptrdiff_t begin[3];          /* parts of the positions, one for each sum */
-    MercerExtremes found[2];
-    /* by position */
-    int32_t *variable;           /* −1 where there is none */
-    double *F;
-    char *up, *down, *low, *diagonal; /* of T */
-    /* by variable */
-    double *beta, *lower, *upper, *all_F;
-    int32_t *epoch;              /* when it was removed; −1 if active */
-    double *snapshots;           /* (n_epochs, size): β at each removal */
-    ptrdiff_t snapshot_room, n_epochs;
-} Smo;
-
-static double element_at(const Smo *smo, const void *array, ptrdiff_t i)
-{
-    return dual_value(array, i, smo->dual->table->element);
-}
-
-static void set_element(const Smo *smo, void *array, ptrdiff_t i, double value)
-{
-    if (smo->dual->table->element == 4)
-        ((float *)array)[i] = (float)value;
-    else
-        ((double *)array)[i] = value;
-}
-
-static double up_of(const Smo *smo, ptrdiff_t v)
-{
-    const double epsilon = smo->job->epsilon;
-    return !(smo->beta[v] < smo->upper[v]) ? -INFINITY : smo->beta[v] < 0 ? epsilon : -epsilon;
-}
-
-static double down_of(const Smo *smo, ptrdiff_t v)
-{
-    const double epsilon = smo->job->epsilon;
-    return !(smo->beta[v] > smo->lower[v]) ? INFINITY : smo->beta[v] > 0 ? -epsilon : epsilon;
-}
-
-static void set_moves(Smo *smo, ptrdiff_t k)
-{
-    const ptrdiff_t v = smo->variable[k];
-    set_element(smo, smo->up, k, v < 0 ? -INFINITY : up_of(smo, v));
-    set_element(smo, smo->down, k, v < 0 ? INFINITY : down_of(smo, v));
-}
-
-/* ---- the state --------------------------------------------------------------------------------------------- */
-
-static void *resized(void *old, size_t bytes, int *failed)
-{
-    free(old);
-    void *memory = aligned_alloc(64, (bytes + 64) / 64 * 64);
-    if (!memory)
-        *failed = 1;
-    return memory;
-}
-
-static int reserve(Smo *smo, ptrdiff_t n)
-{
-    const size_t element = smo->dual->table->element;
-    int failed = 0;
-    if (n <= smo->capacity)
-        return MERCER_OK;
-    smo->capacity = n;
-    smo->variable = resized(smo->variable, (size_t)n * sizeof(int32_t), &failed);
-    smo->epoch = resized(smo->epoch, (size_t)n * sizeof(int32_t), &failed);
-    smo->F = resized(smo->F, (size_t)n * sizeof(double), &failed);
-    smo->all_F = resized(smo->all_F, (size_t)n * sizeof(double), &failed);
-    smo->lower = resized(smo->lower, (size_t)n * sizeof(double), &failed);
-    smo->upper = resized(smo->upper, (size_t)n * sizeof(double), &failed);
-    smo->up = resized(smo->up, (size_t)n * element, &failed);
-    smo->down = resized(smo->down, (size_t)n * element, &failed);
-    smo->low = resized(smo->low, (size_t)n * element, &failed);
-    smo->diagonal = resized(smo->diagonal, (size_t)n * element, &failed);
-    if (failed)
-        smo->capacity = 0;
-    return failed ? MERCER_NO_MEMORY : MERCER_OK;
-}
-
-static void release(Smo *smo)
-{
-    dual_rows_end(&smo->rows);
-    free(smo->variable);
-    free(smo->epoch);
-    free(smo->F);
-    free(smo->all_F);
-    free(smo->lower);
-    free(smo->upper);
-    free(smo->up);
-    free(smo->down);
-    free(smo->low);
-    free(smo->diagonal);
-    free(smo->snapshots);
-}
-
-/* All variables at their positions, with all_F as F. */
-static void place_all(Smo *smo)
-{
-    const DualRows *rows = &smo->rows;
-    const size_t element = smo->dual->table->element;
-    ptrdiff_t v = 0;
-    smo->n = rows->n;
-    smo->n_parts = smo->job->separate ? 2 : 1;
-    smo->begin[0] = 0;
-    smo->begin[1] = smo->job->separate ? rows->ranges[1].position : rows->n;
-    smo->begin[2] = rows->n;
-    for (ptrdiff_t k = 0; k < smo->n; k++)
-        smo->variable[k] = -1;
-    for (int r = 0; r < rows->n_ranges; r++)
-        for (ptrdiff_t k = 0; k < rows->ranges[r].length; k++, v++)
-            smo->variable[rows->ranges[r].position + k] = (int32_t)v;
-    for (ptrdiff_t k = 0; k < smo->n; k++) {
-        v = smo->variable[k];
-        set_moves(smo, k);
-        smo->F[k] = v < 0 ? 0 : smo->all_F[v];
-        if (v < 0)
-            memset(smo->diagonal + (size_t)k * element, 0, element);
-        else
-            memcpy(smo->diagonal + (size_t)k * element,
-                   (const char *)smo->dual->diagonal + (size_t)dual_layout(smo->job, v) * element, element);
-    }
-    for (v = 0; v < smo->size; v++)
-        smo->epoch[v] = -1;
-    smo->n_epochs = 0;
-}
-
-/* F −= K Δβ over the variables `columns`, Δβ being β or its change since a snapshot. */
-static int subtract(Smo *smo, const int32_t *columns, ptrdiff_t n_columns, const double *since)
-{
-    int32_t *sources = malloc((size_t)(smo->size + 1) * sizeof(int32_t));
-    double *change = malloc((size_t)(smo->size + 1) * sizeof(double));
-    ptrdiff_t n_sources = 0;
-    int failed = !sources || !change;
-    for (ptrdiff_t v = 0; !failed && v < smo->size; v++) {
-        const double by = smo->beta[v] - (since ? since[v] : 0);
-        if (by != 0) {
-            sources[n_sources] = (int32_t)v;
-            change[n_sources++] = by;
-        }
-    }
-    if (!failed && n_sources && n_columns)
-        failed = dual_rows_subtract(&smo->rows, columns, n_columns, sources, change, n_sources, smo->all_F);
-    free(sources);
-    free(change);
-    return failed ? MERCER_NO_MEMORY : MERCER_OK;
-}
-
-static int begin(Smo *smo, MercerDualJob *job)
-{
-    const MercerDual *dual = smo->dual;
-    const double *linear = dual->linear + job->set * dual->n, *lower = dual->lower + job->set * dual->n;
-    const double *upper = dual->upper + job->set * dual->n;
-    smo->job = job;
-    smo->size = job->length[0] + job->length[1];
-    smo->beta = dual->beta + job->offset;
-    if (dual_rows_begin(&smo->rows, dual, job) || reserve(smo, smo->rows.n))
-        return MERCER_NO_MEMORY;
-    for (ptrdiff_t v = 0; v < smo->size; v++) {
-        const ptrdiff_t at = dual_layout(job, v);
-        const double sign = job->sign[v >= job->length[0]];
-        smo->all_F[v] = sign * linear[at];
-        smo->lower[v] = sign > 0 ? lower[at] : -upper[at];
-        smo->upper[v] = sign > 0 ? upper[at] : -lower[at];
-        smo->epoch[v] = (int32_t)v; /* for now all columns, in order */
-    }
-    if (job->started && subtract(smo, smo->epoch, smo->size, NULL))
-        return MERCER_NO_MEMORY;
-    place_all(smo);
-    return MERCER_OK;
-}
-
-/* ---- shrinking --------------------------------------------------------------------------------------------- */
-
-/* Whether a position may leave: at a bound (or at the kink), and beyond every rate that could move it. */
-static int settled(const Smo *smo, ptrdiff_t k, const MercerExtremes *found)
-{
-    const double F = smo->F[k];
-    return F + element_at(smo, smo->up, k) < found->least && F + element_at(smo, smo->down, k) > found->most;
-}
-
-static void move_position(Smo *smo, ptrdiff_t to, ptrdiff_t from)
-{
-    const size_t element = smo->dual->table->element;
-    smo->variable[to] = smo->variable[from];
-    smo->F[to] = smo->F[from];
-    memmove(smo->up + (size_t)to * element, smo->up + (size_t)from * element, element);
-    memmove(smo->down + (size_t)to * element, smo->down + (size_t)from * element, element);
-    memmove(smo->diagonal + (size_t)to * element, smo->diagonal + (size_t)from * element, element);
-}
-
-/* Which positions stay, each part padded with −1; returns their number. */
-static ptrdiff_t choose_kept(const Smo *smo, int32_t *kept, ptrdiff_t begin[3])
-{
-    ptrdiff_t n = 0;
-    for (int part = 0; part < smo->n_parts; part++) {
-        begin[part] = n;
-        for (ptrdiff_t k = smo->begin[part]; k < smo->begin[part + 1]; k++)
-            if (smo->variable[k] >= 0 && !settled(smo, k, &smo->found[part]))
-                kept[n++] = (int32_t)k;
-        for (; n % smo->dual->table->smo_step; n++)
-            kept[n] = -1;
-    }
-    for (int part = smo->n_parts; part < 3; part++)
-        begin[part] = n;
-    return n;
-}
-
-static int shrink(Smo *smo)
-{
-    int32_t *kept = malloc((size_t)(smo->n + 4 * smo->dual->table->smo_step) * sizeof(int32_t));
-    ptrdiff_t begin[3];
-    if (!kept)
-        return MERCER_NO_MEMORY;
-    const ptrdiff_t n = choose_kept(smo, kept, begin);
-    if (n == 0 || n > smo->n - smo->n / 8 || smo->n_epochs == MAX_EPOCHS) {
-        free(kept);
-        return MERCER_OK;
-    }
-    if (smo->n_epochs == smo->snapshot_room || smo->snapshots == NULL) {
-        smo->snapshot_room = smo->n_epochs + 8;
-        double *more = realloc(smo->snapshots, (size_t)(smo->snapshot_room * smo->size) * sizeof(double));
-        if (!more) {
-            free(kept);
-            return MERCER_NO_MEMORY;
-        }
-        smo->snapshots = more;
-    }
-    memcpy(smo->snapshots + smo->n_epochs * smo->size, smo->beta, (size_t)smo->size * sizeof(double));
-    const int failed = dual_rows_shrink(&smo->rows, smo->variable, kept, n);
-    for (ptrdiff_t k = 0, next = 0; k < smo->n; k++) { /* what leaves keeps its F */
-        while (next < n && kept[next] < 0)
-            next++;
-        if (next < n && kept[next] == k)
-            next++;
-        else if (smo->variable[k] >= 0) {
-            smo->all_F[smo->variable[k]] = smo->F[k];
-            smo->epoch[smo->variable[k]] = (int32_t)smo->n_epochs;
-        }
-    }
-    for (ptrdiff_t k = 0; k < n; k++) {
-        if (kept[k] >= 0) {
-            move_position(smo, k, kept[k]);
-            continue;
-        }
-        smo->variable[k] = -1;
-        smo->F[k] = 0;
-        set_moves(smo, k);
-        set_element(smo, smo->diagonal, k, 0);
-    }
-    memcpy(smo->begin, begin, sizeof begin);
-    smo->n = n;
-    smo->n_epochs++;
-    free(kept);
-    return failed;
-}
-
-static void gather_F(Smo *smo)
-{
-    for (ptrdiff_t k = 0; k < smo->n; k++)
-        if (smo->variable[k] >= 0)
-            smo->all_F[smo->variable[k]] = smo->F[k];
-}
-
-/* Brings F of the removed up to date with the changes of β since each left, and all variables back. */
-static int restore(Smo *smo)
-{
-    int32_t *columns = malloc((size_t)(smo->size + 1) * sizeof(int32_t));
-    int failed = columns == NULL;
-    gather_F(smo);
-    for (ptrdiff_t e = 0; !failed && e < smo->n_epochs; e++) {
-        ptrdiff_t n_columns = 0;
-        for (ptrdiff_t v = 0; v < smo->size; v++)
-            if (smo->epoch[v] == e)
-                columns[n_columns++] = (int32_t)v;
-        failed = subtract(smo, columns, n_columns, smo->snapshots + e * smo->size);
-    }
-    free(columns);
-    dual_rows_restore(&smo->rows);
-    place_all(smo);
-    return failed ? MERCER_NO_MEMORY : MERCER_OK;
-}
-
-/* ---- iterations -------------------------------------------------------------------------------------------- */
+/* ---- passes -------------------------------------------------------------------------------------------------- */
 
 /* Threads share passes over more positions than this (a microsecond). */
 enum { SHARED_FROM = 6000 };
@@ -452,15 +159,15 @@ static int iterate(Smo *smo, int part)
     const double floor = 4 * (table->element == 4 ? 0x1p-23 : 0x1p-52) * smo->dual->scale;
     const ptrdiff_t i = smo->found[part].at_most, v = smo->variable[i];
     const char *row_i = dual_row(&smo->rows, smo->variable, i);
-    const double rate = smo->F[i] + up_of(smo, v), K_ii = element_at(smo, smo->diagonal, i);
+    const double rate = smo->F[i] + smo_up(smo, v), K_ii = smo_element(smo, smo->diagonal, i);
     const ptrdiff_t j = partner(smo, part, rate, K_ii, floor, row_i);
     if (j < 0)
         return DUAL_STALLED;
     const ptrdiff_t w = smo->variable[j];
     const char *row_j = dual_row(&smo->rows, smo->variable, j);
-    double curve = K_ii + element_at(smo, smo->diagonal, j) - 2 * element_at(smo, row_i, j);
+    double curve = K_ii + smo_element(smo, smo->diagonal, j) - 2 * smo_element(smo, row_i, j);
     curve = curve > floor ? curve : floor > 0 ? floor : 1e-12;
-    double t = (rate - (smo->F[j] + down_of(smo, w))) / curve;
+    double t = (rate - (smo->F[j] + smo_down(smo, w))) / curve;
     const double up = room_up(smo, v), down = room_down(smo, w), old_v = smo->beta[v], old_w = smo->beta[w];
     t = t < up ? t : up;
     t = t < down ? t : down;
@@ -471,8 +178,8 @@ static int iterate(Smo *smo, int part)
     smo->beta[w] = t == down ? (old_w > 0 && smo->job->epsilon > 0 ? 0 : smo->lower[w]) : old_w - t;
     if (smo->beta[v] == old_v && smo->beta[w] == old_w)
         return DUAL_STALLED;
-    set_moves(smo, i);
-    set_moves(smo, j);
+    smo_set_moves(smo, i);
+    smo_set_moves(smo, j);
     update(smo, row_i, row_j, t);
     return 0;
 }
@@ -531,7 +238,7 @@ static int loop(Smo *smo)
                 return DUAL_NOT_FINITE;
             if (smo->n_epochs == 0)
                 return DUAL_CONVERGED;
-            if (restore(smo))
+            if (smo_restore(smo))
                 return DUAL_NO_MEMORY;
             next_shrink = smo->job->n_iter + SHRINK_EVERY;
             look(smo);
@@ -544,7 +251,7 @@ static int loop(Smo *smo)
             return DUAL_STOPPED;
         if (dual->shrinking && smo->job->n_iter >= next_shrink && smo->n >= SHRINK_FROM) {
             const ptrdiff_t n = smo->n;
-            if (shrink(smo))
+            if (smo_shrink(smo))
                 return DUAL_NO_MEMORY;
             next_shrink = smo->job->n_iter + (smo->n < SHRINK_EVERY ? smo->n : SHRINK_EVERY);
             if (smo->n != n) {
@@ -592,7 +299,7 @@ static void finish(Smo *smo)
     MercerDualJob *job = smo->job;
     const double *linear = smo->dual->linear + job->set * smo->dual->n;
     int part;
-    if (smo->n_epochs && job->status != DUAL_NO_MEMORY && restore(smo))
+    if (smo->n_epochs && job->status != DUAL_NO_MEMORY && smo_restore(smo))
         job->status = DUAL_NO_MEMORY;
     if (job->status == DUAL_NO_MEMORY)
         return;
@@ -601,7 +308,7 @@ static void finish(Smo *smo)
     job->bound = unbounded(smo) ? margin_bound(smo) : INFINITY;
     for (part = 0; part < smo->n_parts; part++)
         set_bias(smo, part);
-    gather_F(smo);
+    smo_gather_F(smo);
     double objective = 0;
     for (ptrdiff_t v = 0; v < smo->size; v++) {
         const double c = job->sign[v >= job->length[0]] * linear[dual_layout(job, v)];
@@ -619,7 +326,7 @@ static void solve(Smo *smo, MercerDualJob *job)
     job->status = DUAL_NO_MEMORY;
     if (*smo->stop)
         job->status = DUAL_STOPPED;
-    else if (!begin(smo, job)) {
+    else if (!smo_begin(smo, job)) {
         job->status = loop(smo);
         if (job->status != DUAL_STOPPED)
             finish(smo);
@@ -638,7 +345,7 @@ static void solve_together(MercerDual *dual, MercerDualJob *job, int n_threads, 
         if (omp_get_thread_num() == 0) {
             Smo smo = {.dual = dual, .team = &team, .rows.team = &team, .stop = stop, .last_poll = last_poll};
             solve(&smo, job);
-            release(&smo);
+            smo_release(&smo);
             atomic_store_explicit(&team.over, 1, memory_order_release);
         } else {
             team_follow(&team, omp_get_thread_num());
@@ -668,7 +375,7 @@ static void solve_apart(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs,
 #pragma omp atomic
             dual->progress.n_done++;
         }
-        release(&smo);
+        smo_release(&smo);
         while (omp_get_thread_num() == 0) { /* signals reach this thread only */
             int64_t so_far;
 #pragma omp atomic read
@@ -687,11 +394,31 @@ static double size_of(const MercerDualJob *job)
     return size * size;
 }
 
+/* Own-class parts of rows are shared where they cost more than copying. */
+static const double SHARE_WORK = 80;
+
+static void begin_sharing(MercerDual *dual, ptrdiff_t n_jobs, atomic_size_t *bytes)
+{
+    dual->shared = NULL;
+    dual->shared_bytes = bytes;
+    if (n_jobs > 2 && dual->run && dual_work(dual->run) > SHARE_WORK)
+        dual->shared = calloc((size_t)dual->n, sizeof *dual->shared);
+}
+
+static void end_sharing(MercerDual *dual)
+{
+    for (ptrdiff_t row = 0; dual->shared && row < dual->n; row++)
+        free(dual->shared[row]);
+    free(dual->shared);
+}
+
 int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads)
 {
     volatile int stop = 0;
     double last_poll = omp_get_wtime(), left = 0;
     ptrdiff_t first = 0;
+    atomic_size_t shared_bytes = 0;
+    begin_sharing(dual, n_jobs, &shared_bytes);
     n_threads = n_threads < TEAM_MAX ? n_threads : TEAM_MAX;
     for (ptrdiff_t k = 0; k < n_jobs; k++)
         left += size_of(&jobs[k]);
@@ -703,6 +430,7 @@ int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_t
     }
     if (first < n_jobs)
         solve_apart(dual, jobs + first, n_jobs - first, n_threads, &stop, &last_poll);
+    end_sharing(dual);
     for (ptrdiff_t k = 0; k < n_jobs; k++)
         if (jobs[k].status == DUAL_STOPPED || jobs[k].status == DUAL_NO_MEMORY)
             return (int)jobs[k].status;

@@ -44,6 +44,8 @@ typedef struct {
     double tol, scale;           /* scale: the largest diagonal entry */
     int64_t max_iter;
     size_t cache_bytes;
+    struct DualShared *_Atomic *shared; /* (n) by row, or NULL: see dual_rows.c */
+    atomic_size_t *shared_bytes;
     int shrinking;
     int (*poll)(void *context);  /* called by the first thread now and then; not 0 asks to stop */
     void *context;
@@ -52,7 +54,7 @@ typedef struct {
 
 int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads);
 
-/* ---- dual_rows.c: kernel rows over the variables at hand ------------------------------------------------- */
+/* ---- dual_rows.c: kernel rows over the variables at hand --------------------------------------------------- */
 
 /* The columns that rows are wanted for: ranges of a run, at positions of the row. */
 typedef struct {
@@ -87,12 +89,20 @@ typedef struct {
 
 int dual_rows_begin(DualRows *rows, const MercerDual *dual, const MercerDualJob *job);
 void dual_rows_end(DualRows *rows);
+/* About the vector operations of an entry. */
+double dual_work(const MercerRun *run);
 /* Row of the variable at a position; valid until two more are asked for. NULL without memory. */
 const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position);
 /* Keeps the columns at positions kept[0..n_kept), of which −1 is padding. */
 int dual_rows_shrink(DualRows *rows, const int32_t *variable, const int32_t *kept, ptrdiff_t n_kept);
 /* Back to all variables. */
 void dual_rows_restore(DualRows *rows);
+
+/* ---- dual_columns.c ---------------------------------------------------------------------------------------- */
+
+/* A run whose columns are the layout's `from` (m); it owns them, and `from`, also where memory did not suffice. */
+int dual_gather(const MercerDual *dual, MercerRun *out, int32_t *from, ptrdiff_t m);
+void dual_release(MercerRun *run);
 /* F[variable v of columns] −= Σ coefficient·K, over the given variables as rows; F by variable. */
 int dual_rows_subtract(DualRows *rows, const int32_t *columns, ptrdiff_t n_columns, const int32_t *sources,
                        const double *coefficients, ptrdiff_t n_sources, double *F);

@@ -1,0 +1,241 @@
+/* One problem of the dual solver: its variables placed, cut down to those that still move, and brought back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dual_state.h"
+
+enum { MAX_EPOCHS = 64 };
+
+static void *resized(void *old, size_t bytes, int *failed)
+{
+    free(old);
+    void *memory = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    if (!memory)
+        *failed = 1;
+    return memory;
+}
+
+static int reserve(Smo *smo, ptrdiff_t n)
+{
+    const size_t element = smo->dual->table->element;
+    int failed = 0;
+    if (n <= smo->capacity)
+        return MERCER_OK;
+    smo->capacity = n;
+    smo->variable = resized(smo->variable, (size_t)n * sizeof(int32_t), &failed);
+    smo->epoch = resized(smo->epoch, (size_t)n * sizeof(int32_t), &failed);
+    smo->F = resized(smo->F, (size_t)n * sizeof(double), &failed);
+    smo->all_F = resized(smo->all_F, (size_t)n * sizeof(double), &failed);
+    smo->lower = resized(smo->lower, (size_t)n * sizeof(double), &failed);
+    smo->upper = resized(smo->upper, (size_t)n * sizeof(double), &failed);
+    smo->up = resized(smo->up, (size_t)n * element, &failed);
+    smo->down = resized(smo->down, (size_t)n * element, &failed);
+    smo->low = resized(smo->low, (size_t)n * element, &failed);
+    smo->diagonal = resized(smo->diagonal, (size_t)n * element, &failed);
+    if (failed)
+        smo->capacity = 0;
+    return failed ? MERCER_NO_MEMORY : MERCER_OK;
+}
+
+void smo_release(Smo *smo)
+{
+    dual_rows_end(&smo->rows);
+    free(smo->variable);
+    free(smo->epoch);
+    free(smo->F);
+    free(smo->all_F);
+    free(smo->lower);
+    free(smo->upper);
+    free(smo->up);
+    free(smo->down);
+    free(smo->low);
+    free(smo->diagonal);
+    free(smo->snapshots);
+}
+
+/* All variables at their positions, with all_F as F. */
+static void place_all(Smo *smo)
+{
+    const DualRows *rows = &smo->rows;
+    const size_t element = smo->dual->table->element;
+    ptrdiff_t v = 0;
+    smo->n = rows->n;
+    smo->n_parts = smo->job->separate ? 2 : 1;
+    smo->begin[0] = 0;
+    smo->begin[1] = smo->job->separate ? rows->ranges[1].position : rows->n;
+    smo->begin[2] = rows->n;
+    for (ptrdiff_t k = 0; k < smo->n; k++)
+        smo->variable[k] = -1;
+    for (int r = 0; r < rows->n_ranges; r++)
+        for (ptrdiff_t k = 0; k < rows->ranges[r].length; k++, v++)
+            smo->variable[rows->ranges[r].position + k] = (int32_t)v;
+    for (ptrdiff_t k = 0; k < smo->n; k++) {
+        v = smo->variable[k];
+        smo_set_moves(smo, k);
+        smo->F[k] = v < 0 ? 0 : smo->all_F[v];
+        if (v < 0)
+            memset(smo->diagonal + (size_t)k * element, 0, element);
+        else
+            memcpy(smo->diagonal + (size_t)k * element,
+                   (const char *)smo->dual->diagonal + (size_t)dual_layout(smo->job, v) * element, element);
+    }
+    for (v = 0; v < smo->size; v++)
+        smo->epoch[v] = -1;
+    smo->n_epochs = 0;
+}
+
+/* F −= K Δβ over the variables `columns`, Δβ being β or its change since a snapshot. */
+static int subtract(Smo *smo, const int32_t *columns, ptrdiff_t n_columns, const double *since)
+{
+    int32_t *sources = malloc((size_t)(smo->size + 1) * sizeof(int32_t));
+    double *change = malloc((size_t)(smo->size + 1) * sizeof(double));
+    ptrdiff_t n_sources = 0;
+    int failed = !sources || !change;
+    for (ptrdiff_t v = 0; !failed && v < smo->size; v++) {
+        const double by = smo->beta[v] - (since ? since[v] : 0);
+        if (by != 0) {
+            sources[n_sources] = (int32_t)v;
+            change[n_sources++] = by;
+        }
+    }
+    if (!failed && n_sources && n_columns)
+        failed = dual_rows_subtract(&smo->rows, columns, n_columns, sources, change, n_sources, smo->all_F);
+    free(sources);
+    free(change);
+    return failed ? MERCER_NO_MEMORY : MERCER_OK;
+}
+
+int smo_begin(Smo *smo, MercerDualJob *job)
+{
+    const MercerDual *dual = smo->dual;
+    const double *linear = dual->linear + job->set * dual->n, *lower = dual->lower + job->set * dual->n;
+    const double *upper = dual->upper + job->set * dual->n;
+    smo->job = job;
+    smo->size = job->length[0] + job->length[1];
+    smo->beta = dual->beta + job->offset;
+    if (dual_rows_begin(&smo->rows, dual, job) || reserve(smo, smo->rows.n))
+        return MERCER_NO_MEMORY;
+    for (ptrdiff_t v = 0; v < smo->size; v++) {
+        const ptrdiff_t at = dual_layout(job, v);
+        const double sign = job->sign[v >= job->length[0]];
+        smo->all_F[v] = sign * linear[at];
+        smo->lower[v] = sign > 0 ? lower[at] : -upper[at];
+        smo->upper[v] = sign > 0 ? upper[at] : -lower[at];
+        smo->epoch[v] = (int32_t)v; /* for now all columns, in order */
+    }
+    if (job->started && subtract(smo, smo->epoch, smo->size, NULL))
+        return MERCER_NO_MEMORY;
+    place_all(smo);
+    return MERCER_OK;
+}
+
+/* ---- shrinking --------------------------------------------------------------------------------------------- */
+
+/* Whether a position may leave: at a bound (or at the kink), and beyond every rate that could move it. */
+static int settled(const Smo *smo, ptrdiff_t k, const MercerExtremes *found)
+{
+    const double F = smo->F[k];
+    return F + smo_element(smo, smo->up, k) < found->least && F + smo_element(smo, smo->down, k) > found->most;
+}
+
+static void move_position(Smo *smo, ptrdiff_t to, ptrdiff_t from)
+{
+    const size_t element = smo->dual->table->element;
+    smo->variable[to] = smo->variable[from];
+    smo->F[to] = smo->F[from];
+    memmove(smo->up + (size_t)to * element, smo->up + (size_t)from * element, element);
+    memmove(smo->down + (size_t)to * element, smo->down + (size_t)from * element, element);
+    memmove(smo->diagonal + (size_t)to * element, smo->diagonal + (size_t)from * element, element);
+}
+
+/* Which positions stay, each part padded with −1; returns their number. */
+static ptrdiff_t choose_kept(const Smo *smo, int32_t *kept, ptrdiff_t begin[3])
+{
+    ptrdiff_t n = 0;
+    for (int part = 0; part < smo->n_parts; part++) {
+        begin[part] = n;
+        for (ptrdiff_t k = smo->begin[part]; k < smo->begin[part + 1]; k++)
+            if (smo->variable[k] >= 0 && !settled(smo, k, &smo->found[part]))
+                kept[n++] = (int32_t)k;
+        for (; n % smo->dual->table->smo_step; n++)
+            kept[n] = -1;
+    }
+    for (int part = smo->n_parts; part < 3; part++)
+        begin[part] = n;
+    return n;
+}
+
+int smo_shrink(Smo *smo)
+{
+    int32_t *kept = malloc((size_t)(smo->n + 4 * smo->dual->table->smo_step) * sizeof(int32_t));
+    ptrdiff_t begin[3];
+    if (!kept)
+        return MERCER_NO_MEMORY;
+    const ptrdiff_t n = choose_kept(smo, kept, begin);
+    if (n == 0 || n > smo->n - smo->n / 8 || smo->n_epochs == MAX_EPOCHS) {
+        free(kept);
+        return MERCER_OK;
+    }
+    if (smo->n_epochs == smo->snapshot_room || smo->snapshots == NULL) {
+        smo->snapshot_room = smo->n_epochs + 8;
+        double *more = realloc(smo->snapshots, (size_t)(smo->snapshot_room * smo->size) * sizeof(double));
+        if (!more) {
+            free(kept);
+            return MERCER_NO_MEMORY;
+        }
+        smo->snapshots = more;
+    }
+    memcpy(smo->snapshots + smo->n_epochs * smo->size, smo->beta, (size_t)smo->size * sizeof(double));
+    const int failed = dual_rows_shrink(&smo->rows, smo->variable, kept, n);
+    for (ptrdiff_t k = 0, next = 0; k < smo->n; k++) { /* what leaves keeps its F */
+        while (next < n && kept[next] < 0)
+            next++;
+        if (next < n && kept[next] == k)
+            next++;
+        else if (smo->variable[k] >= 0) {
+            smo->all_F[smo->variable[k]] = smo->F[k];
+            smo->epoch[smo->variable[k]] = (int32_t)smo->n_epochs;
+        }
+    }
+    for (ptrdiff_t k = 0; k < n; k++) {
+        if (kept[k] >= 0) {
+            move_position(smo, k, kept[k]);
+            continue;
+        }
+        smo->variable[k] = -1;
+        smo->F[k] = 0;
+        smo_set_moves(smo, k);
+        smo_set(smo, smo->diagonal, k, 0);
+    }
+    memcpy(smo->begin, begin, sizeof begin);
+    smo->n = n;
+    smo->n_epochs++;
+    free(kept);
+    return failed;
+}
+
+void smo_gather_F(Smo *smo)
+{
+    for (ptrdiff_t k = 0; k < smo->n; k++)
+        if (smo->variable[k] >= 0)
+            smo->all_F[smo->variable[k]] = smo->F[k];
+}
+
+/* Brings F of the removed up to date with the changes of β since each left, and all variables back. */
+int smo_restore(Smo *smo)
+{
+    int32_t *columns = malloc((size_t)(smo->size + 1) * sizeof(int32_t));
+    int failed = columns == NULL;
+    smo_gather_F(smo);
+    for (ptrdiff_t e = 0; !failed && e < smo->n_epochs; e++) {
+        ptrdiff_t n_columns = 0;
+        for (ptrdiff_t v = 0; v < smo->size; v++)
+            if (smo->epoch[v] == e)
+                columns[n_columns++] = (int32_t)v;
+        failed = subtract(smo, columns, n_columns, smo->snapshots + e * smo->size);
+    }
+    free(columns);
+    dual_rows_restore(&smo->rows);
+    place_all(smo);
+    return failed ? MERCER_NO_MEMORY : MERCER_OK;
+}
