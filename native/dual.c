@@ -315,6 +315,9 @@ static void finish(Smo *smo)
         objective += job->epsilon * fabs(smo->beta[v]) - 0.5 * smo->beta[v] * (smo->all_F[v] + c);
     }
     job->objective = objective;
+    for (ptrdiff_t v = 0; v < smo->size; v++) /* comparisons passed over NaN */
+        if (!isfinite(smo->all_F[v]))
+            job->status = DUAL_NOT_FINITE;
     job->n_rows = smo->rows.n_computed;
     if (smo->dual->field)
         memcpy(smo->dual->field + job->offset, smo->all_F, (size_t)smo->size * sizeof(double));

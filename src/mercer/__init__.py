@@ -11,6 +11,11 @@ __version__ = "0.1.0"
 
 _MODULE_OF = {
     "KernelRidge": "mercer.estimators.ridge",
+    "NuSVC": "mercer.estimators.svm",
+    "NuSVR": "mercer.estimators.svm",
+    "OneClassSVM": "mercer.estimators.svm",
+    "SVC": "mercer.estimators.svm",
+    "SVR": "mercer.estimators.svm",
     "show_versions": "mercer._versions",
 }
 _SUBMODULES = ("estimators", "gram", "kernels", "plotting", "solvers")

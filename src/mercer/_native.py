@@ -336,9 +336,7 @@ def dual_units(dtype):
 def dual_run(program, side, dtype, n_threads=None, cancels=None):
     """Kernel rows by a program over one side, for `dual`."""
     threads = _count_threads(n_threads)
-    return _gram.Run(
-        program, side, side, True, None, np.dtype(dtype), threads, densify=True, cancels=cancels
-    )
+    return _gram.Run(program, side, side, True, None, np.dtype(dtype), threads, densify=True, cancels=cancels)
 
 
 def dual(

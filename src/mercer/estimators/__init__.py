@@ -4,5 +4,6 @@ Place on the way: ``solvers`` → **estimators** → ``model_selection``.
 """
 
 from .ridge import KernelRidge
+from .svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
-__all__ = ["KernelRidge"]
+__all__ = ["SVC", "SVR", "KernelRidge", "NuSVC", "NuSVR", "OneClassSVM"]

@@ -1,0 +1,227 @@
+"""The dual solver: the same optimum whatever the rows' precision, cache, storage, threads and shrinking."""
+
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from mercer._native import DUAL_JOB
+from mercer.kernels import RBF, FunctionKernel, Linear, Polynomial, Precomputed
+from mercer.solvers.dual import STATUS, DualJob, DualSamples
+
+PAIR = DualJob((0, 1), (1, 2), (1.0, -1.0))
+
+
+def two_classes(n=300, d=5, seed=0, noise=0.6):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    y = np.where(X[:, 0] ** 2 + X[:, 1] + noise * rng.standard_normal(n) > 1, 1, -1)
+    return X, y
+
+
+def groups_of(y):
+    return [np.flatnonzero(y == label) for label in np.unique(y)]
+
+
+def solve(kernel, X, y, C=1.0, tol=1e-6, jobs=(PAIR,), n_threads=1, **options):
+    samples = DualSamples(kernel, X, groups_of(y), n_threads=n_threads)
+    n = int(samples.sizes.sum())
+    one = np.ones((1, n))
+    return samples.solve(list(jobs), one, 0 * one, C * one, tol=tol, **options)
+
+
+def signed(y):
+    """The labels in the order of the groups, +1 for the first."""
+    return np.concatenate([np.full(len(g), s) for g, s in zip(groups_of(y), (1.0, -1.0), strict=True)])
+
+
+def kkt_gap(K, y, beta, C):
+    """The violation of the optimality conditions, by their definition."""
+    order = np.concatenate(groups_of(y))
+    F = signed(y) - K[np.ix_(order, order)] @ beta
+    lower, upper = np.where(signed(y) > 0, 0, -C), np.where(signed(y) > 0, C, 0)
+    return F[beta < upper].max() - F[beta > lower].min()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("C", [0.1, 10.0, 1e4])
+def test_the_gap_that_is_reported_is_the_violation_of_the_conditions(dtype, C):
+    X, y = two_classes()
+    outcome = solve(RBF(gamma=0.3), X, y, C, tol=1e-3, dtype=dtype)
+    K = RBF(gamma=0.3)(X)
+    beta = outcome.beta[0]
+    assert outcome.status[0] == STATUS.index("converged")
+    assert outcome.gap[0] <= 1e-3
+    noise = 1e-12 if dtype == np.float64 else 4e-7
+    assert abs(kkt_gap(K, y, beta, C) - outcome.gap[0]) <= noise * np.abs(beta).sum()
+    assert abs(beta.sum()) <= 1e-12 * np.abs(beta).sum()
+    order = np.concatenate(groups_of(y))
+    objective = 0.5 * beta @ K[np.ix_(order, order)] @ beta - np.abs(beta).sum()
+    np.testing.assert_allclose(outcome.objective[0], objective, rtol=1e-5 if dtype == np.float32 else 1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_shrinking_and_the_cache_change_nothing_but_time(dtype):
+    X, y = two_classes(4000, 4, noise=1.0)
+    kernel = RBF(gamma=0.5)
+    whole = solve(kernel, X, y, 3.0, tol=1e-4, shrinking=False, dtype=dtype)
+    for options in ({}, {"cache_bytes": 2e5}, {"cache_bytes": 0}, {"shrinking": False, "cache_bytes": 3e6}):
+        other = solve(kernel, X, y, 3.0, tol=1e-4, dtype=dtype, **options)
+        assert other.gap[0] <= 1e-4
+        np.testing.assert_allclose(other.objective, whole.objective, rtol=1e-6)
+        np.testing.assert_allclose(other.bias[0, 0], whole.bias[0, 0], atol=2e-3)
+    assert whole.n_rows[0] < 4000
+
+
+def test_shrinking_brings_back_the_gradient_of_what_it_left_alone():
+    X, y = two_classes(4000, 4, noise=1.0)
+    kernel = RBF(gamma=0.5)
+    outcome = solve(kernel, X, y, 3.0, tol=1e-3, fields=True, dtype=np.float64)
+    order = np.concatenate(groups_of(y))
+    F = signed(y) - kernel(X[order]) @ outcome.beta[0]
+    np.testing.assert_allclose(outcome.field[0], F, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_threads", [2, 3])
+@pytest.mark.parametrize(("n", "d"), [(500, 3), (7000, 6)])
+def test_any_number_of_threads_gives_the_same_bits(n, d, n_threads):
+    X, y = two_classes(n, d, noise=0.2)
+    one = solve(RBF(gamma=0.3), X, y, 10.0, tol=1e-3)
+    many = solve(RBF(gamma=0.3), X, y, 10.0, tol=1e-3, n_threads=n_threads)
+    np.testing.assert_array_equal(one.beta[0], many.beta[0])
+    assert one.n_iter[0] == many.n_iter[0]
+
+
+def test_several_problems_at_once_are_the_same_problems():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((1500, 70))  # wide enough that own-class parts of rows are shared
+    y = rng.integers(0, 4, 1500)
+    X[np.arange(1500), y] += 2
+    pairs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)) for a in range(4) for b in range(a + 1, 4)]
+    together = [solve(RBF(gamma=0.01), X, y, 5.0, jobs=pairs, n_threads=t) for t in (1, 2, 3)]
+    alone = [solve(RBF(gamma=0.01), X, y, 5.0, jobs=[pair]) for pair in pairs]
+    for k in range(len(pairs)):
+        np.testing.assert_array_equal(together[0].beta[k], alone[k].beta[0])
+        for others in together[1:]:
+            np.testing.assert_array_equal(together[0].beta[k], others.beta[k])
+
+
+KERNELS = {
+    "linear": Linear(),
+    "polynomial": Polynomial(2, gamma=0.2),
+    "normalized": Polynomial(2, gamma=0.2).normalize(),
+    "composite": 0.5 * RBF(gamma=0.2) + Polynomial(2, gamma=0.1) * RBF(gamma=0.05),
+    "few columns": RBF(gamma=0.5).on([0, 1, 2]),
+}
+
+
+@pytest.mark.parametrize("storage", ["dense", "csr"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_rows_by_the_program_are_rows_of_the_matrix(name, storage):
+    kernel = KERNELS[name]
+    X, y = two_classes(1700, 12)
+    X[np.abs(X) < 0.6] = 0
+    K = kernel(X)
+    by_matrix = solve(Precomputed(), K, y, 2.0, tol=1e-3, fields=True, dtype=np.float64)
+    stored = sparse.csr_array(X) if storage == "csr" else X
+    by_rows = solve(kernel, stored, y, 2.0, tol=1e-3, fields=True, dtype=np.float64)
+    np.testing.assert_allclose(by_rows.objective, by_matrix.objective, rtol=1e-5)
+    order = np.concatenate(groups_of(y))
+    for outcome in (by_matrix, by_rows):
+        F = signed(y) - K[np.ix_(order, order)] @ outcome.beta[0]
+        np.testing.assert_allclose(outcome.field[0], F, atol=1e-8)
+
+
+def test_a_users_function_serves_as_rows():
+    X, y = two_classes(200)
+    f = FunctionKernel(lambda X, Z: np.tanh(X @ Z.T) + X @ Z.T)
+    outcome = solve(f, X, y)
+    assert outcome.gap[0] <= 1e-6
+
+
+def test_a_start_is_where_the_solver_begins():
+    X, y = two_classes(2500, 4)
+    cold = solve(RBF(gamma=0.5), X, y, 3.0, tol=1e-4)
+    warm = solve(RBF(gamma=0.5), X, y, 3.0, tol=1e-4, start=cold.beta)
+    assert warm.n_iter[0] <= 10
+    np.testing.assert_allclose(warm.objective, cold.objective, rtol=1e-7)
+
+
+def test_a_box_of_zero_is_a_row_left_out():
+    X, y = two_classes(400)
+    groups = groups_of(y)
+    order = np.concatenate(groups)
+    inside = np.arange(400) % 5 != 0
+    samples = DualSamples(RBF(gamma=0.5), X, groups)
+    one = np.ones((1, 400))
+    outcome = samples.solve([PAIR], one, 0 * one, (2.0 * inside)[None], tol=1e-8, fields=True)
+    kept = order[inside]
+    fewer = solve(RBF(gamma=0.5), X[np.sort(kept)], y[np.sort(kept)], 2.0, tol=1e-8)
+    np.testing.assert_allclose(outcome.objective, fewer.objective, rtol=1e-9)
+    decision = signed(y) - outcome.field[0] + outcome.bias[0, 0]
+    expected = RBF(gamma=0.5)(X[order], X[order]) @ outcome.beta[0] + outcome.bias[0, 0]
+    np.testing.assert_allclose(decision, expected, atol=1e-10)
+
+
+def test_a_range_keeps_its_own_sum_where_sums_are_separate():
+    X, y = two_classes(300)
+    sizes = [len(g) for g in groups_of(y)]
+    start = np.concatenate([np.full(size, s * 30.0 / size) for size, s in zip(sizes, (1, -1), strict=True)])
+    job = PAIR._replace(separate=True)
+    samples = DualSamples(RBF(gamma=0.5), X, groups_of(y))
+    one = np.ones((1, 300))
+    outcome = samples.solve([job], 0 * one, 0 * one, one, tol=1e-8, start=[start])
+    beta = outcome.beta[0]
+    np.testing.assert_allclose([beta[: sizes[0]].sum(), beta[sizes[0] :].sum()], [30, -30], rtol=1e-12)
+    order = np.concatenate(groups_of(y))
+    F = -RBF(gamma=0.5)(X[order]) @ beta
+    for part, (first, last) in enumerate([(0, sizes[0]), (sizes[0], 300)]):
+        f, b = F[first:last], np.abs(beta[first:last])
+        sign = 1 if part == 0 else -1
+        up, down = (b < 1, b > 0) if sign > 0 else (b > 0, b < 1)
+        assert f[up].max() - f[down].min() <= 1e-8 + 1e-12
+        free = (b > 0) & (b < 1)
+        np.testing.assert_allclose(outcome.bias[0, part], f[free].mean(), atol=1e-10)
+
+
+def test_values_that_overflow_are_reported():
+    X, y = two_classes(40)
+    samples = DualSamples(Polynomial(3), X * 1e60, groups_of(y))
+    one = np.ones((1, 40))
+    samples._X = X * 1e110
+    outcome = samples.solve([PAIR], one, 0 * one, one, tol=1e-3)
+    assert STATUS[outcome.status[0]] == "not finite"
+
+
+def test_a_cap_and_its_gap_are_reported():
+    X, y = two_classes(300)
+    outcome = solve(RBF(gamma=0.5), X, y, 10.0, max_iter=7)
+    assert STATUS[outcome.status[0]] == "capped"
+    assert outcome.n_iter[0] == 7
+    assert outcome.gap[0] > 1e-6
+
+
+def test_a_hard_margin_without_separation_ends_with_a_bound():
+    X = np.array([[0.0], [1.0], [2.0]])
+    samples = DualSamples(Linear(), X, [np.array([0, 2]), np.array([1])])
+    one = np.ones((1, 3))
+    outcome = samples.solve([PAIR], one, 0 * one, np.inf * one, tol=1e-3)
+    assert STATUS[outcome.status[0]] == "inseparable"
+    assert outcome.bound[0] < 1e-6
+
+
+def test_ctrl_c_ends_a_long_solve():
+    X, y = two_classes(6000, 20, noise=5.0)
+    timer = threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGINT))
+    before = time.perf_counter()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        solve(RBF(gamma=0.05), X, y, 1e6, tol=1e-9, dtype=np.float64)
+    assert time.perf_counter() - before < 1.5
+
+
+def test_jobs_are_described_as_c_has_them():
+    assert DUAL_JOB.itemsize % 8 == 0
