@@ -136,8 +136,8 @@ def gram(program, left, right, out, symmetric=False, blocks=None, n_threads=None
         Per BLOCK leaf its (n, m) matrix.
     n_threads : int, optional
     cancels : float, optional
-        An expanded squared distance below this part of the rows' squared norms is recomputed from differences.
-        None is what keeps the distance's digits; 0 keeps those that a distance of the size of the norms has.
+        An expanded squared distance below this part of the rows' squared norms is recomputed from
+        differences. None keeps the distance's own digits, 0 those that one of the size of the norms has.
     """
     dtype = _dtype(left, out.dtype)
     if 0 in out.shape:
@@ -185,8 +185,8 @@ def matmul_parts(program, left, right, V, bounds, cancels=None, n_threads=None):
         As in `gram`; without BLOCK leaves.
     V : ndarray of shape (m, p)
     bounds : ndarray of int
-        Part q is the columns ``bounds[q]`` to ``bounds[q + 1]``; all are multiples of ``dual_units(dtype)[0]``, but the
-        last, which is m.
+        Part q is the columns ``bounds[q]`` to ``bounds[q + 1]``; all but the last, which is m, are multiples
+        of ``dual_units(dtype)[0]``.
     cancels : float, optional
         As in `gram`.
 

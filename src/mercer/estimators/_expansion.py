@@ -4,12 +4,10 @@ Place on the way: ``gram`` → **expansion** → estimators that predict by a fe
 """
 
 import numpy as np
-from scipy import sparse
 
 from .. import _native
 from ..gram import Gram
-from ..kernels.prepared import Side, n_rows, row_vectors, sides, take_rows
-from ..kernels.program import LeafKind
+from ..kernels.prepared import cast_side, centres, n_rows, sides, single_side, take_rows
 from ..kernels.views import View
 
 __all__ = ["Expansion"]
@@ -67,7 +65,9 @@ class Expansion:
         if self.has_single:
             left, dtype = self._left(X), self._common(X)
             side, bounds, V = self._right(dtype)
-            return _native.matmul_parts(self.program, _cast(left, dtype), side, V, bounds, None, n_threads)
+            return _native.matmul_parts(
+                self.program, cast_side(left, dtype), side, V, bounds, None, n_threads
+            )
         ends = np.cumsum(self.counts)
         for group, (start, end) in enumerate(zip(ends - self.counts, ends, strict=True)):
             if end > start:
@@ -84,12 +84,12 @@ class Expansion:
         return out if np.isfinite(out).all() else None
 
     def rounding(self, X):
-        """The largest error of a kernel value of `single`, on some of the samples, relative to one of |vᵢ| = 1."""
+        """The largest error of a kernel value of `single`, on some of the samples."""
         some = slice(None, None, max(1, n_rows(X) // _PROBE))
         terms = slice(None, None, max(1, n_rows(self.samples) // _PROBE))
         left, right = self._left(take_rows(X, some)), self._left(take_rows(self.samples, terms))
         K, K32 = np.empty((left.n, right.n)), np.empty((left.n, right.n), np.float32)
-        left64, right64 = _cast(left, np.float64), _cast(right, np.float64)
+        left64, right64 = cast_side(left, np.float64), cast_side(right, np.float64)
         _native.gram(self.program, left64, right64, K, n_threads=1)
         with np.errstate(over="ignore", invalid="ignore"):
             _native.gram(
@@ -123,7 +123,7 @@ class Expansion:
                 V[at : at + count] = self.V[start : start + count]
                 start += count
             side = self._left(take_rows(self.samples, np.concatenate(order)))
-            side = self._rounded(side) if dtype == "single" else _cast(side, real)
+            side = self._rounded(side) if dtype == "single" else cast_side(side, real)
             self._sides[dtype] = side, bounds, V
         return self._sides[dtype]
 
@@ -131,24 +131,8 @@ class Expansion:
         if "centres" not in self._sides:
             step = max(1, n_rows(self.samples) // 256)
             some = self._left(take_rows(self.samples, slice(None, None, step)))
-            self._sides["centres"] = [
-                F.mean(axis=0, dtype=np.float64)
-                if leaf.kind in (LeafKind.SQDIST, LeafKind.L1) and not sparse.issparse(F)
-                else None
-                for leaf, F in zip(self.program.leaves, some.features, strict=True)
-            ]
+            self._sides["centres"] = centres(self.program, some)
         return self._sides["centres"]
 
     def _rounded(self, side):
-        features = []
-        for leaf, F, centre in zip(self.program.leaves, side.features, self._centres(), strict=True):
-            if centre is not None and not sparse.issparse(F):
-                F = np.subtract(F, centre, dtype=np.float64, casting="unsafe")
-            elif leaf.kind == LeafKind.DIRICHLET:
-                F = F - np.rint(F)
-            features.append(F.astype(np.float32, copy=False))
-        return Side(side.n, features, side.vecs)
-
-
-def _cast(side, dtype):
-    return Side(side.n, [F.astype(dtype, copy=False) for F in side.features], side.vecs)
+        return single_side(self.program, side, self._centres())

@@ -11,12 +11,25 @@ from .._arrays import available_memory, common, readable_size
 from . import pairs
 from .program import LeafKind, Side
 
-__all__ = ["Prepared", "densify", "diagonal", "n_rows", "paired", "sides", "take_rows", "typed_diagonal"]
+__all__ = [
+    "Prepared",
+    "cast_side",
+    "centres",
+    "densify",
+    "diagonal",
+    "n_rows",
+    "paired",
+    "sides",
+    "single_side",
+    "take_rows",
+    "typed_diagonal",
+]
 
 # Row strips of a matrix leaf: this many bytes of one block, at most.
 _STRIP_BYTES = 2**23
 # Pairs per chunk of the diagonal, in entries of the widest feature matrix.
 _CHUNK = 2**20
+_DIFFERENCES = (LeafKind.SQDIST, LeafKind.L1)
 _TAKES_SPARSE = (LeafKind.DOT, LeafKind.SQDIST, LeafKind.L1, LeafKind.CHI2)
 
 
@@ -98,6 +111,39 @@ def sides(program, X, Z=None, vecs=None):
     if Z is None:
         return left, left
     return left, Side(n_rows(Z), rights, row_vectors(program, Z) if vecs is None else vecs[1])
+
+
+def cast_side(side, dtype):
+    """A side with features of another dtype."""
+    features = [None if F is None else F.astype(dtype, copy=False) for F in side.features]
+    return Side(side.n, features, side.vecs)
+
+
+def centres(program, side):
+    """Per leaf a point amid its features, where only their differences count; None for the others."""
+    return [
+        F[:: max(1, len(F) // 256)].mean(axis=0, dtype=np.float64)
+        if leaf.kind in _DIFFERENCES and not sparse.issparse(F) and len(F)
+        else None
+        for leaf, F in zip(program.leaves, side.features, strict=True)
+    ]
+
+
+def single_side(program, side, around=None):
+    """A side in float32.
+
+    What only differences are taken of is centred before it is rounded, so that its digits serve these; both
+    sides of a run want the same centres, `around`.
+    """
+    features = []
+    around = centres(program, side) if around is None else around
+    for leaf, F, centre in zip(program.leaves, side.features, around, strict=True):
+        if centre is not None and not sparse.issparse(F):
+            F = np.subtract(F, centre, dtype=np.float64)
+        elif leaf.kind == LeafKind.DIRICHLET:
+            F = F - np.rint(F)
+        features.append(F)
+    return cast_side(Side(side.n, features, side.vecs), np.float32)
 
 
 def _dense_for(leaf, X):

@@ -1,14 +1,14 @@
 """Duals of support vector machines: samples in the solver's layout, and problems over them.
 
-Place on the way: kernel expression → ``gram`` → **solvers** → ``estimators``. ``native/dual.c`` iterates; here are
-the layout, the precision of the kernel's rows, and what comes back by sample.
+Place on the way: kernel expression → ``gram`` → **solvers** → ``estimators``. ``native/dual.c`` iterates; here
+are the layout, the precision of the kernel's rows, and what comes back by sample.
 
 Every problem is, in signed variables β = yα,
 
     minimise ½βᵀKβ − cᵀβ + ε Σ|βᵢ|   over   l ≤ β ≤ u   with Σβ as it is at the start,
 
-the sum over all variables, or over each of two ranges by itself (ν-machines). K may be anything symmetric; where it
-is not positive semidefinite a step treats a negative curvature as a tiny one, as LIBSVM does.
+the sum over all variables, or over each of two ranges by itself (ν-machines). K may be anything symmetric;
+where it is not positive semidefinite a step treats a negative curvature as a tiny one, as LIBSVM does.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from scipy import sparse
 from .. import _native
 from .._arrays import available_memory, check_output
 from .._threads import n_threads as count_threads
-from ..kernels.prepared import diagonal, n_rows, sides, take_rows
-from ..kernels.program import LeafKind, Side
+from ..kernels.prepared import cast_side, diagonal, single_side, sides, take_rows
+from ..kernels.program import LeafKind
 
 __all__ = ["DualJob", "DualOutcome", "DualSamples", "STATUS"]
 
@@ -34,7 +34,6 @@ _DOUBLE_UP_TO = 1000
 _PROBE = 48
 # Below so many pairs of samples a second thread costs more than it brings.
 _PARALLEL_FROM = 3e5
-_DISTANCES = (LeafKind.SQDIST, LeafKind.L1)
 
 
 class DualJob(NamedTuple):
@@ -43,7 +42,7 @@ class DualJob(NamedTuple):
     Attributes
     ----------
     first : tuple of int
-        Groups ``first[0]`` to ``first[1]`` (exclusive) are its variables, in the order of the groups' samples.
+        Groups ``first[0]`` to ``first[1]`` (exclusive) are its variables, in the order of the groups' rows.
     second : tuple of int or None
         A second range of groups, whose variables follow. It may be the first one again.
     signs : tuple of float
@@ -73,11 +72,11 @@ class DualOutcome:
     beta : list of ndarray
         β of each problem, by its groups' samples.
     field : list of ndarray or None
-        F = c − Kβ likewise, if asked for, also of samples whose box is [0, 0]: −F + c + bias is the decision of a
-        sample that took no part.
+        F = c − Kβ likewise, if asked for, also of samples whose box is [0, 0]: c − F + bias is the decision of
+        a sample that took no part.
     bias : ndarray of shape (p, 2)
-        The mean of the decision's offset over the variables that are free; where none is, the middle of what the
-        others allow. By range where sums are separate, else in the first column.
+        The mean of the decision's offset over the variables that are free; where none is, the middle of what
+        the others allow. By range where sums are separate, else in the first column.
     least, most : ndarray of shape (p, 2)
         Ends of the interval that the offset may lie in: most ≤ b ≤ least at the optimum.
     objective : ndarray of shape (p,)
@@ -165,7 +164,7 @@ class DualSamples:
         return self.kernel(take_rows(self._X, order), n_threads=self.n_threads)
 
     def rounding(self):
-        """The largest error of a float32 row's entry, on a sample of pairs; infinity where float32 will not do."""
+        """The largest error of a float32 row's entry, on a sample of pairs; infinity where it will not do."""
         scale = float(np.max(np.abs(self.diagonal), initial=0.0))
         if not np.isfinite(scale) or scale > 1e30 or (0 < scale < 1e-30):
             return np.inf
@@ -254,7 +253,7 @@ class DualSamples:
         return self._made_sure(outcome, rounding, jobs, box, options)
 
     def _made_sure(self, outcome, rounding, jobs, box, options):
-        """Go on in float64 with problems whose gradient float32 rows may have put off by a good part of `tol`.
+        """Go on in float64 with problems whose gradient float32 rows may have put off by a part of `tol`.
 
         Errors of the entries are independent: that of K β is about their size times |β|₂.
         """
@@ -274,18 +273,6 @@ class DualSamples:
         outcome.n_rows[again] += better.n_rows
         object.__setattr__(outcome, "rows", "float32, float64")
         return outcome
-
-
-def single_side(program, side):
-    """A side in float32: what only differences are taken of is centred first, so that its digits serve these."""
-    features = []
-    for leaf, F in zip(program.leaves, side.features, strict=True):
-        if F is not None and leaf.kind in _DISTANCES and not sparse.issparse(F):
-            F = F - F[:: max(1, len(F) // 256)].mean(axis=0)
-        elif F is not None and leaf.kind == LeafKind.DIRICHLET:
-            F = F - np.rint(F)
-        features.append(None if F is None else F.astype(np.float32))
-    return Side(side.n, features, side.vecs)
 
 
 class _Layout:
@@ -313,7 +300,7 @@ class _Layout:
             self.matrix[:, : self.n] = samples.matrix(self.order)
         else:
             side, _ = sides(program, take_rows(samples._X, self.order))
-            side = single_side(program, side) if dtype == np.float32 else _double_side(side)
+            side = single_side(program, side) if dtype == np.float32 else cast_side(side, dtype)
             cancels = 0.0 if dtype == np.float32 else None
             self.run = _native.dual_run(program, side, dtype, samples.n_threads, cancels)
 
@@ -374,8 +361,3 @@ class _Layout:
             rows=str(self.dtype),
             **{name: table[name].copy() for name in names},
         )
-
-
-def _double_side(side):
-    features = [None if F is None else F.astype(np.float64, copy=False) for F in side.features]
-    return Side(side.n, features, side.vecs)
