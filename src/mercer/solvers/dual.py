@@ -1,7 +1,7 @@
 """Duals of support vector machines: samples in the solver's layout, and problems over them.
 
-Place on the way: kernel expression → ``gram`` → **solvers** → ``estimators``. ``native/dual.c`` iterates; here
-are the layout, the precision of the kernel's rows, and what comes back by sample.
+Place on the way: kernel expression → ``gram`` → **solvers** → ``estimators``. ``native/dual.c`` iterates;
+here are the layout, the precision of the kernel's rows, and what comes back by sample.
 
 Every problem is, in signed variables β = yα,
 
@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from .. import _native
 from .._arrays import available_memory, check_output
 from .._threads import n_threads as count_threads
-from ..kernels.prepared import cast_side, diagonal, single_side, sides, take_rows
+from ..kernels.prepared import cast_side, diagonal, sides, single_side, take_rows
 from ..kernels.program import LeafKind
 
 __all__ = ["DualJob", "DualOutcome", "DualSamples", "STATUS"]
@@ -72,7 +71,7 @@ class DualOutcome:
     beta : list of ndarray
         β of each problem, by its groups' samples.
     field : list of ndarray or None
-        F = c − Kβ likewise, if asked for, also of samples whose box is [0, 0]: c − F + bias is the decision of
+        F = c − Kβ likewise, if asked for, also where the box is [0, 0]: c − F + bias is the decision of
         a sample that took no part.
     bias : ndarray of shape (p, 2)
         The mean of the decision's offset over the variables that are free; where none is, the middle of what
