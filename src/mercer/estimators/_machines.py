@@ -1,0 +1,445 @@
+"""The duals of the five machines, set up for ``solvers.dual`` and read back: coefficients, intercepts, what was reached.
+
+Place on the way: ``solvers`` → **machines** → ``svm``.
+
+With β = yα and f = Kβ + b, the solver returns β, F = c − Kβ and b. Each machine is a list of binary (or single) problems,
+whose numbers stand one after another in flat arrays.
+"""
+
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+
+from ..solvers.dual import DualJob
+
+_BY_PROBLEM = (
+    "intercept", "objective", "squared_norm", "loss", "primal", "gap", "kkt_gap", "n_iter", "status", "scale",
+)  # fmt: skip
+
+__all__ = [
+    "Machines",
+    "c_machines",
+    "first_come",
+    "nu_machines",
+    "nu_regression",
+    "one_class",
+    "pairs_of",
+    "regression",
+]
+
+
+@dataclass
+class Machines:
+    """Solved problems.
+
+    Attributes
+    ----------
+    beta : list of ndarray
+        By problem, in the order of its samples; a ν-SVC's are not yet divided by ρ.
+    intercept : ndarray of shape (p,)
+    bound : ndarray of shape (n,)
+        The largest |β| of each sample.
+    objective, squared_norm, loss, primal, gap : ndarray of shape (p,)
+        The dual objective, ‖w‖² of the function that is returned, Σ weight·ξ, the primal objective at the intercept, and
+        the sum of both objectives.
+    kkt_gap, margin_bound : ndarray of shape (p,)
+    n_iter, status : ndarray of shape (p,)
+    rows : str
+    scale : ndarray of shape (p,)
+        ρ of a ν-SVC, else 1.
+    held_out : list of (decisions, samples) or None
+        Of problems of which parts were held out, by problem: decisions of the samples at the time they were held out.
+    extra : dict
+        More that one machine has: "epsilon".
+    """
+
+    beta: list
+    intercept: np.ndarray
+    bound: np.ndarray
+    objective: np.ndarray
+    squared_norm: np.ndarray
+    loss: np.ndarray
+    primal: np.ndarray
+    gap: np.ndarray
+    kkt_gap: np.ndarray
+    margin_bound: np.ndarray
+    n_iter: np.ndarray
+    status: np.ndarray
+    rows: str
+    scale: np.ndarray | None = None
+    held_out: list | None = None
+    extra: dict = field(default_factory=dict)
+
+    def widen(self, places, total):
+        """Arrays by problem for `total` problems, of which those at `places` were solved and the others are nothing."""
+        if len(places) == total:
+            return
+        for name in _BY_PROBLEM:
+            solved = getattr(self, name)
+            if solved is not None:
+                setattr(self, name, np.zeros(total, solved.dtype))
+                getattr(self, name)[places] = solved
+
+
+def pairs_of(present):
+    """The pairs (a, b), a < b, of classes that are there.
+
+    Parameters
+    ----------
+    present : iterable of int
+
+    Returns
+    -------
+    list of tuple
+    """
+    return list(combinations(present, 2))
+
+
+def first_come(total, upper):
+    """Coefficients that take `total` out of their boxes [0, upper], the first ones first (LIBSVM's start).
+
+    Parameters
+    ----------
+    total : float
+    upper : ndarray of shape (n,)
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    before = np.cumsum(upper) - upper
+    return np.clip(total - before, 0.0, upper)
+
+
+def _reached(outcome, p):
+    return {
+        "kkt_gap": outcome.gap[:p],
+        "margin_bound": outcome.bound[:p],
+        "n_iter": outcome.n_iter[:p],
+        "status": outcome.status[:p],
+        "rows": outcome.rows,
+    }
+
+
+class _Flat:
+    """Arrays of several problems one after another."""
+
+    def __init__(self, parts):
+        self.lengths = [len(part) for part in parts]
+        self.starts = np.cumsum([0, *self.lengths[:-1]])
+        self.values = np.concatenate(parts)
+
+    def sums(self, values):
+        return np.add.reduceat(values, self.starts)
+
+    def least(self, values):
+        return np.minimum.reduceat(values, self.starts)
+
+    def repeat(self, values):
+        return np.repeat(values, self.lengths)
+
+
+# ---------------------------------------------------------------- classification
+
+
+def _binary_jobs(offsets, pairs):
+    """Jobs of pairs of groups, the first of which has sign 1, and each one's samples and signs."""
+    jobs, samples, signs = [], [], []
+    places = [np.arange(a, b) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    for a, b in pairs:
+        jobs.append(DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)))
+        samples.append(np.concatenate([places[a], places[b]]))
+        signs.append(np.repeat([1.0, -1.0], [len(places[a]), len(places[b])]))
+    return jobs, samples, signs
+
+
+def _rest_jobs(offsets):
+    """Jobs of each group that is there against all others; the box of each is a set of its own."""
+    k, n = len(offsets) - 1, int(offsets[-1])
+    present = np.flatnonzero(np.diff(offsets))
+    signs = np.full((len(present), n), -1.0)
+    for row, group in zip(signs, present, strict=True):
+        row[offsets[group] : offsets[group + 1]] = 1.0
+    jobs = [DualJob((0, k), set=index) for index in range(len(present))]
+    return jobs, [np.arange(n)] * len(present), list(signs)
+
+
+def _with_folds(jobs, n_sets, folds):
+    """The jobs once more for each fold: set + fold·n_sets."""
+    if folds is None:
+        return jobs
+    return [job._replace(set=job.set + n_sets * f) for f in range(int(folds.max()) + 2) for job in jobs]
+
+
+def _held_boxes(upper, folds):
+    """`upper` (n_sets, n) as it is, and then with each fold's samples out."""
+    if folds is None:
+        return upper
+    inside = [upper] + [np.where(folds == f, 0.0, upper) for f in range(int(folds.max()) + 1)]
+    return np.concatenate(inside)
+
+
+def c_machines(samples, rows, upper, weights, pairs, *, folds=None, start=None, **options):
+    """C-SVC: min ½βᵀKβ − Σ yβ over 0 ≤ yβ ≤ C, Σβ = 0.
+
+    Parameters
+    ----------
+    samples : DualSamples
+    rows : CanonicalRows
+    upper : ndarray of shape (m,)
+        C of each sample.
+    weights : ndarray of shape (m,)
+        What the loss is weighted by in `Machines.loss`.
+    pairs : list of tuple or None
+        The problems; None is each class against the rest.
+    folds : ndarray of shape (m,) or None
+        For each sample the fold in which it is held out.
+    start : list of ndarray or None
+        Of the problems without folds.
+    **options
+        For `DualSamples.solve`.
+
+    Returns
+    -------
+    Machines
+
+    References
+    ----------
+    LN14, the dual of the soft-margin machine.
+    """
+    if pairs is None:
+        jobs, members, signs = _rest_jobs(rows.offsets)
+        linear = np.stack(signs)
+        top = np.where(linear > 0, upper, 0.0)
+        bottom = np.where(linear < 0, upper, 0.0)
+    else:
+        jobs, members, signs = _binary_jobs(rows.offsets, pairs)
+        linear, top, bottom = np.ones((1, len(upper))), upper[None], np.zeros((1, len(upper)))
+    p, n_sets = len(jobs), len(linear)
+    top, bottom = _held_boxes(top, folds), _held_boxes(bottom, folds)
+    jobs = _with_folds(jobs, n_sets, folds)
+    if start is not None:
+        start = start + [np.zeros(len(part)) for part in start] * (len(jobs) // p - 1)
+    linear = np.tile(linear, (len(top) // n_sets, 1))
+    outcome = samples.solve(jobs, linear, -bottom, top, start=start, fields=True, **options)
+    machines = _c_outcome(outcome, p, members, signs, upper, weights)
+    if folds is not None:
+        machines.held_out = _held_out(outcome, p, members, signs, folds)
+    return machines
+
+
+def _c_outcome(outcome, p, members, signs, upper, weights):
+    beta, bias = outcome.beta[:p], outcome.bias[:p, 0]
+    flat = _Flat(beta)
+    s, at, F = np.concatenate(signs), np.concatenate(members), np.concatenate(outcome.field[:p])
+    size = flat.sums(np.abs(flat.values))
+    objective = outcome.objective[:p]
+    squared = np.maximum(2 * (objective + size), 0.0)
+    # c = y, hence y f = 1 − y (F − b)
+    short = s * (F - flat.repeat(bias))
+    slack = np.maximum(short, 0.0)
+    loss = flat.sums(weights[at] * slack)
+    if np.isinf(upper).any():
+        # without slack: the function scaled until every sample is at its margin or beyond
+        primal = 0.5 * squared / np.square(np.maximum(flat.least(1 - short), 1e-300))
+    else:
+        primal = 0.5 * squared + flat.sums(upper[at] * slack)
+    return Machines(
+        beta=beta, intercept=bias, bound=upper, objective=objective, squared_norm=squared, loss=loss, primal=primal,
+        gap=np.maximum(primal + objective, 0.0), **_reached(outcome, p),
+    )  # fmt: skip
+
+
+def _held_out(outcome, p, members, signs, folds):
+    """By problem the decision of each sample from the fold that held it out."""
+    found = []
+    for j in range(p):
+        own = folds[members[j]]
+        decisions = np.empty(len(own))
+        for f in range(int(folds.max()) + 1):
+            index, held = p * (f + 1) + j, own == f
+            decisions[held] = (signs[j] - outcome.field[index] + outcome.bias[index, 0])[held]
+        found.append((decisions, signs[j], members[j]))
+    return found
+
+
+def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, start=None, **options):
+    """ν-SVC: min ½βᵀKβ over 0 ≤ yβ ≤ weight, the sum over each class being ν·(both classes' weight)/2; then all over ρ.
+
+    Parameters
+    ----------
+    samples : DualSamples
+    rows : CanonicalRows
+    weights : ndarray of shape (m,)
+    nu : float
+        Feasible for all pairs.
+    pairs : list of tuple
+    folds, start, **options
+        As for `c_machines`.
+
+    Returns
+    -------
+    Machines
+    """
+    jobs, members, signs = _binary_jobs(rows.offsets, pairs)
+    p = len(jobs)
+    jobs = [job._replace(separate=True) for job in _with_folds(jobs, 1, folds)]
+    top = _held_boxes(weights[None], folds)
+    begin = []
+    for index, job in enumerate(jobs):
+        if start is not None and index < p and start[index] is not None:
+            begin.append(start[index])
+            continue
+        at, s = members[index % p], signs[index % p]
+        own = top[job.set][at]
+        sides = [own[s > 0], own[s < 0]]
+        # In a fold ν may be out of reach: then as much as there is.
+        total = min(nu * own.sum() / 2, sides[0].sum(), sides[1].sum())
+        begin.append(np.concatenate([first_come(total, sides[0]), -first_come(total, sides[1])]))
+    zeros = np.zeros_like(top)
+    outcome = samples.solve(jobs, zeros, zeros, top, start=begin, fields=True, **options)
+    return _nu_outcome(outcome, p, members, signs, weights, nu, folds)
+
+
+def _nu_outcome(outcome, p, members, signs, weights, nu, folds):
+    # y f = ρ at free samples, f = Kβ + b: minus their mean of Kβ is b − ρ on one side and b + ρ on the other.
+    bias = outcome.bias.mean(axis=1)
+    rho = (outcome.bias[:, 1] - outcome.bias[:, 0]) / 2
+    flat = _Flat(outcome.beta[:p])
+    s, at, F = np.concatenate(signs), np.concatenate(members), np.concatenate(outcome.field[:p])
+    objective = outcome.objective[:p]
+    slack = np.maximum(flat.repeat(rho[:p]) - s * (flat.repeat(bias[:p]) - F), 0.0)
+    loss = flat.sums(weights[at] * slack)
+    share = nu * np.array([weights[index].sum() for index in members])
+    primal = np.maximum(objective, 0.0) - rho[:p] * share + loss
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        machines = Machines(
+            beta=outcome.beta[:p],
+            intercept=bias[:p] / rho[:p], bound=weights, objective=objective,
+            squared_norm=2 * np.maximum(objective, 0.0) / np.square(rho[:p]), loss=loss / rho[:p], primal=primal,
+            gap=np.maximum(primal + objective, 0.0), scale=rho[:p], **_reached(outcome, p),
+        )  # fmt: skip
+    if folds is not None:
+        machines.held_out = []
+        for j in range(p):
+            own, decisions = folds[members[j]], np.empty(len(members[j]))
+            for f in range(int(folds.max()) + 1):
+                index, held = p * (f + 1) + j, own == f
+                divisor = rho[index] if rho[index] > 0 else 1.0
+                decisions[held] = ((bias[index] - outcome.field[index]) / divisor)[held]
+            machines.held_out.append((decisions, signs[j], members[j]))
+    return machines
+
+
+# ---------------------------------------------------------------- one function
+
+
+def regression(samples, y, upper, weights, epsilon, *, start=None, **options):
+    """ε-SVR: min ½βᵀKβ − yᵀβ + ε Σ|β| over |β| ≤ C, Σβ = 0.
+
+    Parameters
+    ----------
+    samples : DualSamples
+        One group.
+    y, upper, weights : ndarray of shape (m,)
+    epsilon : float
+    start, **options
+        As for `c_machines`.
+
+    Returns
+    -------
+    Machines
+    """
+    job = DualJob((0, 1), epsilon=epsilon)
+    outcome = samples.solve([job], y[None], -upper[None], upper[None], start=start, fields=True, **options)
+    beta, bias, objective = outcome.beta[0], outcome.bias[0, 0], outcome.objective[0]
+    squared = max(2 * (objective + y @ beta - epsilon * np.abs(beta).sum()), 0.0)
+    slack = np.maximum(np.abs(outcome.field[0] - bias) - epsilon, 0.0)
+    hard = np.isinf(upper).any()
+    primal = 0.5 * squared + (0.0 if hard else upper @ slack)
+    return _single(outcome, beta, bias, upper, objective, squared, weights @ slack, primal)
+
+
+def nu_regression(samples, y, upper, weights, nu, *, start=None, **options):
+    """ν-SVR: min ½βᵀKβ − yᵀβ, β = α − α*, over 0 ≤ α, α* ≤ C, each of sum ν ΣC/2.
+
+    Parameters
+    ----------
+    samples : DualSamples
+        Two groups of the same rows: α and −α*.
+    y, upper, weights : ndarray of shape (m,)
+    nu : float
+    start, **options
+        As for `c_machines`; the start holds α and −α*.
+
+    Returns
+    -------
+    Machines
+        With ``extra["epsilon"]``, and α and −α* as ``extra["parts"]``.
+    """
+    m, total = len(y), nu * upper.sum() / 2
+    if start is None:
+        first = first_come(total, upper)
+        start = [np.concatenate([first, -first])]
+    job = DualJob((0, 1), (1, 2), (1.0, 1.0), separate=True)
+    zeros = np.zeros(m)
+    box = (np.concatenate(pair)[None] for pair in ((y, y), (zeros, -upper), (upper, zeros)))
+    outcome = samples.solve([job], *box, start=start, fields=True, **options)
+    beta = outcome.beta[0][:m] + outcome.beta[0][m:]
+    bias, epsilon = outcome.bias[0].mean(), (outcome.bias[0, 0] - outcome.bias[0, 1]) / 2
+    objective = outcome.objective[0]
+    squared = max(2 * (objective + y @ beta), 0.0)
+    slack = np.maximum(np.abs(outcome.field[0][:m] - bias) - epsilon, 0.0)
+    primal = 0.5 * squared + 2 * total * epsilon + upper @ slack
+    machines = _single(outcome, beta, bias, upper, objective, squared, weights @ slack, primal)
+    machines.extra.update(epsilon=float(epsilon), parts=outcome.beta[0])
+    return machines
+
+
+def one_class(samples, weights, nu, *, start=None, **options):
+    """One class: min ½βᵀKβ over 0 ≤ β ≤ weight, Σβ = ν·(all weight).
+
+    Parameters
+    ----------
+    samples : DualSamples
+        One group.
+    weights : ndarray of shape (m,)
+    nu : float
+    start, **options
+        As for `c_machines`.
+
+    Returns
+    -------
+    Machines
+        The intercept is −ρ.
+    """
+    total, zeros = nu * weights.sum(), np.zeros((1, len(weights)))
+    if start is None:
+        start = [first_come(total, weights)]
+    outcome = samples.solve(
+        [DualJob((0, 1))], zeros, zeros, weights[None], start=start, fields=True, **options
+    )
+    beta, bias, objective = outcome.beta[0], outcome.bias[0, 0], outcome.objective[0]
+    slack = np.maximum(outcome.field[0] - bias, 0.0)
+    loss = weights @ slack
+    return _single(
+        outcome,
+        beta,
+        bias,
+        weights,
+        objective,
+        max(2 * objective, 0.0),
+        loss,
+        max(objective, 0.0) + bias * total + loss,
+    )
+
+
+def _single(outcome, beta, bias, bound, objective, squared, loss, primal):
+    def one(value):
+        return np.array([value], dtype=np.float64)
+
+    return Machines(
+        beta=[beta], intercept=one(bias), bound=bound, objective=one(objective), squared_norm=one(squared),
+        loss=one(loss), primal=one(primal), gap=one(max(primal + objective, 0.0)), **_reached(outcome, 1),
+    )  # fmt: skip

@@ -1,0 +1,123 @@
+"""Several classes from two: votes, decisions and probabilities out of pairs.
+
+Place on the way: decisions of machines → **one against one** → ``svm``.
+
+Pairs (a, b), a < b, stand in lexicographic order, and a positive decision is for a (LIBSVM's convention).
+"""
+
+import numpy as np
+
+__all__ = ["couple", "decisions_by_class", "pair_decisions", "votes"]
+
+# Numbers of one batch of linear systems.
+_BATCH = 2**20
+# LIBSVM's bounds on pairwise probabilities: with one of 0 the coupling is singular.
+_LEAST = 1e-7
+
+
+def pair_decisions(products, intercept):
+    """Decisions of all pairs from products by class.
+
+    Parameters
+    ----------
+    products : ndarray of shape (k, m, k - 1)
+        Of each class's support vectors with their coefficients in the pairs with the other classes.
+    intercept : ndarray of shape (k (k - 1) / 2,)
+
+    Returns
+    -------
+    ndarray of shape (m, k (k - 1) / 2)
+    """
+    k, m, _ = products.shape
+    out = np.empty((len(intercept), m))
+    first = 0
+    for a in range(k - 1):
+        pairs = out[first : first + k - 1 - a]
+        np.add(products[a, :, a:].T, products[a + 1 :, :, a], out=pairs)
+        first += k - 1 - a
+    out += intercept[:, None]
+    return out.T
+
+
+def votes(decisions, k):
+    """How many pairs each class wins; a decision of 0 is for the first.
+
+    Parameters
+    ----------
+    decisions : ndarray of shape (m, k (k - 1) / 2)
+    k : int
+
+    Returns
+    -------
+    ndarray of shape (m, k)
+    """
+    out = np.zeros((k, len(decisions)))
+    won = (decisions >= 0).T
+    first = 0
+    for a in range(k - 1):
+        block = won[first : first + k - 1 - a]
+        out[a] += block.sum(axis=0)
+        out[a + 1 :] += ~block
+        first += k - 1 - a
+    return out.T
+
+
+def decisions_by_class(decisions, k):
+    """One value for each class: its votes, and in between its summed decisions, squeezed into ±1/3.
+
+    Parameters
+    ----------
+    decisions : ndarray of shape (m, k (k - 1) / 2)
+    k : int
+
+    Returns
+    -------
+    ndarray of shape (m, k)
+        scikit-learn's ``decision_function_shape="ovr"``.
+    """
+    sums = np.zeros((k, len(decisions)))
+    columns = decisions.T
+    first = 0
+    for a in range(k - 1):
+        block = columns[first : first + k - 1 - a]
+        sums[a] += block.sum(axis=0)
+        sums[a + 1 :] -= block
+        first += k - 1 - a
+    sums = sums.T
+    return votes(decisions, k) + sums / (3 * (np.abs(sums) + 1))
+
+
+def couple(probabilities, k):
+    """Probabilities of classes from those of pairs: the least squares of rᵦₐ pₐ − rₐᵦ pᵦ, summing to 1.
+
+    Parameters
+    ----------
+    probabilities : ndarray of shape (m, k (k - 1) / 2)
+        Of the first class of each pair.
+    k : int
+
+    Returns
+    -------
+    ndarray of shape (m, k)
+
+    References
+    ----------
+    Wu, Lin and Weng, Probability estimates for multi-class classification by pairwise coupling, JMLR 5, 2004: the second
+    approach, by its linear equations.
+    """
+    a, b = np.triu_indices(k, 1)
+    out = np.empty((len(probabilities), k))
+    step = max(1, _BATCH // (k + 1) ** 2)
+    for start in range(0, len(out), step):
+        r = np.clip(probabilities[start : start + step], _LEAST, 1 - _LEAST)
+        system = np.zeros((len(r), k + 1, k + 1))
+        system[:, a, b] = system[:, b, a] = -r * (1 - r)
+        for c in range(k):
+            # Q_cc = Σ r_jc²: r holds the first's probability, the other's is 1 − r
+            system[:, c, c] = np.square(1 - r[:, a == c]).sum(axis=1) + np.square(r[:, b == c]).sum(axis=1)
+        system[:, k, :k] = system[:, :k, k] = 1.0
+        right = np.zeros((len(r), k + 1, 1))
+        right[:, k] = 1.0
+        p = np.maximum(np.linalg.solve(system, right)[:, :k, 0], 0.0)
+        out[start : start + step] = p / p.sum(axis=1, keepdims=True)
+    return out

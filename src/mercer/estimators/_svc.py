@@ -1,0 +1,420 @@
+"""Classification by support vectors: labels, the layout of coefficients, decisions, votes and probabilities.
+
+Place on the way: ``_machines`` → ``_svm`` → **_svc** → ``svm``.
+"""
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import column_or_1d, compute_class_weight
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..kernels.prepared import n_rows, take_rows
+from ..solvers.platt import fit_sigmoid, sigmoid
+from ._base import check_choice, check_flag
+from ._machines import pairs_of
+from ._one_against_one import couple, decisions_by_class, pair_decisions, votes
+from ._svm import SupportVectorMachine, warn_if_indefinite
+
+__all__ = ["SupportVectorClassifier"]
+
+_FOLDS = 5
+# Numbers of one batch of products.
+_BATCH = 2**22
+
+
+def encode_labels(y, n, owner):
+    """Sorted classes, and each label's place among them.
+
+    Parameters
+    ----------
+    y : array_like of shape (n,)
+    n : int
+        Rows of X.
+    owner : str
+        Who wants them.
+
+    Returns
+    -------
+    classes : ndarray of shape (k,)
+    codes : ndarray of shape (n,)
+    """
+    if y is None:
+        raise ValueError(f"{owner} requires y to be passed, but the target y is None")
+    y = column_or_1d(y, warn=True)
+    if len(y) != n:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has {len(y)}"
+        )
+    if y.dtype.kind not in "iubUS":
+        check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"The number of classes has to be greater than one; got {len(classes)} class ({classes[0]!r} only)"
+        )
+    return classes, codes
+
+
+class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
+    """Base of `SVC` and `NuSVC`."""
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        check_flag("probability", self.probability)
+        check_choice("decision_function_shape", self.decision_function_shape, ("ovo", "ovr"))
+        if not isinstance(self.break_ties, bool | np.bool_):
+            check_choice("break_ties", self.break_ties, ("auto",))
+        if isinstance(self.class_weight, str):
+            check_choice("class_weight", self.class_weight, ("balanced",))
+
+    # ---------------------------------------------------------------- fit
+
+    def fit(self, X, y, sample_weight=None):
+        """Fit to labelled rows.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d)
+            Training rows; with a precomputed kernel the matrix (n, n); whatever a kernel of strings or sets, or a callable,
+            takes.
+        y : array_like of shape (n,)
+            Labels of any type.
+        sample_weight : array_like of shape (n,), float or None
+            Factors of each row's C. A weight of 2 is the row written twice; one of 0 or less is the row left out, but `classes_`
+            keeps its label.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For bad input, before any work, with argument, place and remedy; and for a problem without a solution.
+        """
+        self._check_parameters()
+        X, names = self._training_samples(X)
+        n = n_rows(X)
+        classes, codes = encode_labels(y, n, type(self).__name__)
+        weights = self._weights(sample_weight, n)
+        class_weight, weights = self._class_weights(classes, codes, weights)
+        rows = self._canonical(X, codes, len(classes), weights)
+        present = np.flatnonzero(np.diff(rows.offsets))
+        if len(present) < 2:
+            raise ValueError(
+                "Invalid input - all samples with positive weights belong to the same class"
+                f" ({classes[present[0]]!r}); {self._one_class_hint}"
+            )
+        own = rows.weights * np.repeat(class_weight, np.diff(rows.offsets))
+        if self._is_precomputed(self.kernel):
+            warn_if_indefinite(X)
+        kernel = self._resolve_kernel(X, rows)
+        previous = self._previous(n, classes, rows)
+        folds = self._folds(rows) if self.probability else None
+        machines = self._machines(kernel, X, rows, own, codes, present, previous, folds)
+        self._keep_classes(X, names, kernel, machines, rows, classes, class_weight, present)
+        return self
+
+    _one_class_hint = "give weight to samples of another"
+
+    def _class_weights(self, classes, codes, weights):
+        """Weights of the classes, and sample weights that leave out those of no weight."""
+        k = len(classes)
+        if isinstance(self.class_weight, str):
+            # Σ of all weights over (number of classes · Σ of the class's), so that a weight of 2 is a row written twice.
+            sums = np.bincount(codes, None if weights is None else np.maximum(weights, 0), minlength=k)
+            here = sums > 0
+            return np.divide(sums.sum(), here.sum() * sums, out=np.zeros(k), where=here), weights
+        if self.class_weight is None:
+            return np.ones(k), weights
+        class_weight = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
+        if np.isnan(class_weight).any():
+            raise ValueError(f"class_weight must hold numbers, got {self.class_weight!r}")
+        if (class_weight <= 0).any():
+            weights = np.where(class_weight[codes] > 0, 1.0 if weights is None else weights, 0.0)
+        return class_weight, weights
+
+    def _folds(self, rows):
+        """Which of five folds each distinct row is in: by its place in its class, which only its content decides."""
+        sizes = np.diff(rows.offsets)
+        return (np.arange(len(rows.rows)) - np.repeat(rows.offsets[:-1], sizes)) % _FOLDS
+
+    def _is_pairwise(self):
+        """Whether the machines are those of pairs of classes."""
+        return True
+
+    def _previous(self, n, classes, rows):
+        """Coefficients of the last fit by distinct row, if `warm_start` and its problem had the same form."""
+        known = self.__dict__
+        if not self.warm_start or "support_" not in known or self.shape_fit_[0] != n:
+            return None
+        p = len(classes) - 1 if self._is_pairwise() or len(classes) == 2 else len(classes)
+        if not np.array_equal(self.classes_, classes) or self._raw_coef.shape[0] != p:
+            return None
+        out = np.zeros((p, n))
+        out[:, self.support_] = self._raw_coef
+        D = rows.gathered(out)
+        if p == len(classes):
+            return list(D)
+        o = rows.offsets
+        return [
+            np.concatenate([D[b - 1, o[a] : o[a + 1]], D[a, o[b] : o[b + 1]]])
+            for a, b in pairs_of(np.flatnonzero(np.diff(o)))
+        ]
+
+    # ---------------------------------------------------------------- layout
+
+    def _keep_classes(self, X, names, kernel, machines, rows, classes, class_weight, present):
+        k = len(classes)
+        pairwise = self._is_pairwise() or k == 2
+        if pairwise:
+            D, scale, problems = _pair_layout(machines, rows.offsets, present)
+            machines.widen(problems, k * (k - 1) // 2)
+            _settle_absent(machines.intercept, present, k)
+        else:
+            D, scale = np.zeros((k, len(rows.rows))), None
+            D[present] = machines.beta
+            machines.widen(problems := present, k)
+        support, raw, bound, group = rows.spread(D, machines.bound)
+        coefficients = raw if scale is None else raw / scale[:, group]
+        prob = _sigmoids(machines, rows, problems, k == 2) if self.probability else (np.empty(0), np.empty(0))
+        self._keep(
+            X, names, kernel, machines, support=support, coefficients=coefficients, bound=bound,
+            intercept=machines.intercept, counts=np.bincount(group, minlength=k), size=np.abs(raw),
+            sign=-1.0 if k == 2 and pairwise else 1.0, n_iter_=machines.n_iter.astype(np.int32), classes_=classes,
+            class_weight_=class_weight, _raw_coef=raw, _absent=np.setdiff1d(np.arange(k), present), _pairwise=pairwise,
+            _probA=prob[0], _probB=prob[1],
+        )  # fmt: skip
+
+    def _get_coef(self):
+        k = len(self.classes_)
+        if k == 2 or not self._pairwise:
+            return super()._get_coef()
+        ends = np.cumsum(self._n_support)
+        parts = [slice(end - count, end) for end, count in zip(ends, self._n_support, strict=True)]
+        V, D = self.support_vectors_, self.dual_coef_
+        coef = [
+            safe_sparse_dot(D[[b - 1], parts[a]], V[parts[a]])
+            + safe_sparse_dot(D[[a], parts[b]], V[parts[b]])
+            for a, b in pairs_of(range(k))
+        ]
+        return sp.vstack(coef, format="csr") if sp.issparse(coef[0]) else np.vstack(coef)
+
+    # ---------------------------------------------------------------- decisions
+
+    def _segments(self):
+        return list(self._n_support) if self._pairwise and len(self.classes_) > 2 else [len(self.support_)]
+
+    def _values(self, X):
+        """Decisions of all problems, positive for the first class (or the one), (m, p), in the dtype of the results."""
+        k, m = len(self.classes_), n_rows(X)
+        out = np.empty((m, len(self._intercept_)), self._dtype_of(X))
+        step = max(1, _BATCH // (k * k))
+        for start in range(0, m, step):
+            part = slice(start, start + step)
+            products = self._products(X if m <= step else take_rows(X, part))
+            if len(products) > 1:
+                out[part] = pair_decisions(products, self._intercept_)
+            else:
+                out[part] = products[0] + self._intercept_
+        return out
+
+    def _by_class(self, X):
+        """Decisions of shape (m, k), or (m,) of two classes, whose largest (sign) `predict` goes by."""
+        k, values = len(self.classes_), self._values(X)
+        if k == 2:
+            return -values[:, 0] if self._pairwise else values[:, 1] - values[:, 0]
+        if self._pairwise:
+            return decisions_by_class(values, k).astype(values.dtype, copy=False)
+        if len(self._absent):
+            values[:, self._absent] = np.delete(values, self._absent, axis=1).min(axis=1, keepdims=True) - 1
+        return values
+
+    def decision_function(self, X):
+        """Decisions: for two classes one, positive for the second; else one for each class or pair.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (m, d)
+            Rows; with a precomputed kernel the matrix against all training rows, or against the support vectors only.
+
+        Returns
+        -------
+        ndarray of shape (m,), (m, k) or (m, k (k - 1) / 2)
+            With ``decision_function_shape="ovr"`` one column for each class: of pairs, the votes with the decisions as
+            fractions; else what was trained. With "ovo" one for each pair, positive for the first class. float32 if both the
+            training rows and these are.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            For rows unlike the fit's.
+        """
+        self._require_fit("support_")
+        X, k = self._query_samples(X), len(self.classes_)
+        if k == 2 or self.decision_function_shape == "ovr":
+            return self._by_class(X)
+        if self._pairwise:
+            return self._values(X)
+        values, (a, b) = self._by_class(X), np.triu_indices(k, 1)
+        return values[:, a] - values[:, b]
+
+    def predict(self, X):
+        """Labels.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (m, d)
+            As for `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            The class of the largest decision; see `break_ties` for votes.
+        """
+        self._require_fit("support_")
+        if self.break_ties is True and self.decision_function_shape == "ovo":
+            raise ValueError(
+                "break_ties must be False when decision_function_shape is 'ovo' ('auto' will do, too)"
+            )
+        X, k = self._query_samples(X), len(self.classes_)
+        if k == 2:
+            return self.classes_[(self._by_class(X) > 0).astype(np.intp)]
+        if not self._pairwise or (self.break_ties and self.decision_function_shape == "ovr"):
+            return self.classes_[np.argmax(self._by_class(X), axis=1)]
+        return self.classes_[np.argmax(votes(self._values(X), k), axis=1)]
+
+    # ---------------------------------------------------------------- probabilities
+
+    def _has_probability(self):
+        if not self.probability:
+            raise AttributeError(
+                "predict_proba is not available when probability=False; set it, and fit again"
+            )
+        return True
+
+    @available_if(_has_probability)
+    def predict_proba(self, X):
+        """Probabilities of the classes, by sigmoids of decisions; only with ``probability=True``.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (m, d)
+            As for `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (m, k)
+            Each row sums to 1. Of two classes the one that `predict` returns has the larger.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit with ``probability=True``.
+        """
+        self._require_fit("support_")
+        X, k = self._query_samples(X), len(self.classes_)
+        if not len(self._probA):
+            raise NotFittedError(
+                "predict_proba is not available when fitted with probability=False; fit again"
+            )
+        values = self._values(X)
+        present = np.setdiff1d(np.arange(k), self._absent)
+        out = np.zeros((len(values), k), values.dtype)
+        if not self._pairwise:
+            p = sigmoid(values[:, present].astype(np.float64), self._probA[present], self._probB[present])
+            out[:, present] = p / np.maximum(p.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+            return out
+        p = sigmoid(values.astype(np.float64), self._probA, self._probB)
+        if k == 2:
+            out[:, 0] = _on_its_side(p[:, 0].astype(values.dtype), values[:, 0])
+            out[:, 1] = 1 - out[:, 0]
+            return out
+        a, b = np.triu_indices(k, 1)
+        here = np.isin(a, present) & np.isin(b, present)
+        out[:, present] = couple(p[:, here], len(present))
+        return out
+
+    @available_if(_has_probability)
+    def predict_log_proba(self, X):
+        """Logarithms of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (m, d)
+
+        Returns
+        -------
+        ndarray of shape (m, k)
+            −inf where a class has no training row of positive weight.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    @property
+    def probA_(self):
+        """Slopes of the sigmoids, one for each problem; empty without ``probability=True``."""
+        self._require_fit("support_")
+        return self._probA
+
+    @property
+    def probB_(self):
+        """Offsets of the sigmoids."""
+        self._require_fit("support_")
+        return self._probB
+
+
+def _on_its_side(p, decision):
+    """Probabilities of the first class with rounding to ½ undone where a decision is not 0."""
+    half = p.dtype.type(0.5)
+    return np.where(decision < 0, np.minimum(p, np.nextafter(half, half - half)), np.maximum(p, half))
+
+
+def _pair_layout(machines, offsets, present):
+    """LIBSVM's layout: row b − 1 of class a's samples and row a of class b's hold the pair (a, b).
+
+    Returns
+    -------
+    D : ndarray of shape (k - 1, m)
+    scale : ndarray of shape (k - 1, k) or None
+        ρ likewise, by class.
+    problems : ndarray
+        The solved pairs' places among all.
+    """
+    k = len(offsets) - 1
+    D, problems = np.zeros((k - 1, offsets[-1])), []
+    scale = None if machines.scale is None else np.ones((k - 1, k))
+    for index, (a, b) in enumerate(pairs_of(present)):
+        beta, n_a = machines.beta[index], offsets[a + 1] - offsets[a]
+        D[b - 1, offsets[a] : offsets[a + 1]] = beta[:n_a]
+        D[a, offsets[b] : offsets[b + 1]] = beta[n_a:]
+        if scale is not None:
+            scale[b - 1, a] = scale[a, b] = machines.scale[index]
+        problems.append(a * k - a * (a + 1) // 2 + b - a - 1)
+    return D, scale, np.array(problems)
+
+
+def _settle_absent(intercept, present, k):
+    """Pairs with a class that has no samples are decided for the other."""
+    if len(present) == k:
+        return
+    here = np.isin(np.arange(k), present)
+    a, b = np.triu_indices(k, 1)
+    intercept[here[a] & ~here[b]] = 1.0
+    intercept[~here[a] & here[b]] = -1.0
+
+
+def _sigmoids(machines, rows, problems, two_classes):
+    """A and B of each problem, from decisions about samples that were held out."""
+    A, B = np.zeros((2, len(machines.intercept)))
+    for place, (decisions, signs, members) in zip(problems, machines.held_out, strict=True):
+        A[place], B[place] = fit_sigmoid(
+            decisions, signs > 0, rows.weights[members], through_half=two_classes
+        )
+    return A, B

@@ -1,0 +1,343 @@
+"""What the five support vector machines share: parameters, rows, attributes, and sums over support vectors.
+
+Place on the way: ``solvers`` → ``_machines`` → **_svm** → ``svm``.
+"""
+
+import warnings
+from functools import partial
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import _check_feature_names
+
+from .._arrays import check_samples, check_weights
+from .._progress import progress
+from .._threads import n_threads
+from ..gram import Gram
+from ..kernels.base import Kernel
+from ..kernels.dot_product import Linear
+from ..kernels.names import from_name, variance_of
+from ..kernels.precomputed import FunctionKernel, Precomputed
+from ..kernels.prepared import n_rows, take_rows
+from ..solvers.dual import STATUS, DualSamples
+from ._base import KernelEstimator, check_flag, check_number, own_rows
+from ._canonical import canonical_rows, weighted_variance
+
+__all__ = ["SupportVectorMachine"]
+
+_NO_WEIGHT = "Invalid input - all samples have zero or negative weights."
+# Rows of all samples fit into so much: then nobody asks how much memory is free, which takes as long as a small fit.
+_SMALL_CACHE = 2**26
+_SMALL = 1000
+# An eigenvalue below −this times the largest is no rounding.
+_INDEFINITE = 1e-6
+_LANCZOS_STEPS, _LANCZOS_UP_TO = 16, 4000
+
+
+class SupportVectorMachine(KernelEstimator):
+    """Base of the five machines."""
+
+    # ---------------------------------------------------------------- parameters
+
+    def _check_parameters(self):
+        """Raise for a parameter that is out of its range, before any work."""
+        self._check_kernel()
+        if not (self.gamma is None or isinstance(self.gamma, str)):
+            check_number("gamma", self.gamma, least=0)
+        check_number("coef0", self.coef0)
+        check_number("tol", self.tol, above=0)
+        check_number("cache_size", self.cache_size, above=0, none=True)
+        check_number("max_iter", self.max_iter, least=-1, integer=True)
+        check_flag("shrinking", self.shrinking)
+        check_flag("warm_start", self.warm_start)
+        n_threads(self.n_jobs)
+        for name, least in (("C", None), ("nu", None), ("epsilon", 0)):
+            if hasattr(self, name):
+                above = 0 if least is None else None
+                check_number(name, getattr(self, name), above=above, least=least)
+        if hasattr(self, "nu") and self.nu > 1:
+            raise ValueError(f"nu must be larger than 0 and at most 1, got {self.nu!r}")
+
+    def _options(self, n):
+        """What `DualSamples.solve` is told."""
+        small = _SMALL_CACHE if n <= _SMALL else None
+        return {
+            "tol": float(self.tol),
+            "max_iter": int(self.max_iter),
+            "cache_bytes": small if self.cache_size is None else float(self.cache_size) * 2**20,
+            "shrinking": bool(self.shrinking),
+        }
+
+    # ---------------------------------------------------------------- samples
+
+    def _is_function(self):
+        return callable(self.kernel) and not isinstance(self.kernel, Kernel)
+
+    def _resolve_kernel(self, X, rows):
+        if isinstance(self.kernel, Kernel):
+            return self.kernel
+        if self._is_function():
+            params = self.kernel_params
+            return FunctionKernel(partial(self.kernel, **params) if params else self.kernel)
+        variance = (
+            self._variance(X, rows) if self._gamma_is_scale() and self.kernel != "precomputed" else None
+        )
+        return from_name(
+            self.kernel, self.gamma, self.degree, self.coef0, n_features=X.shape[1], variance=variance
+        )
+
+    def _variance(self, X, rows):
+        """That of X if every row counts once, so that gamma is scikit-learn's; else by weights, as repeated rows have it."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            plain = rows.members is None and (rows.weights == 1).all() and len(rows.rows) == X.shape[0]
+            variance = variance_of(X) if plain else weighted_variance(X, rows)
+        if not np.isfinite(variance):
+            raise ValueError(
+                "The dual coefficients or intercepts are not finite: the variance of X, from which gamma='scale' comes, leaves "
+                "float64's range; scale the samples down first"
+            )
+        return variance
+
+    def _training_samples(self, X):
+        if self._is_function():
+            checked = FunctionKernel(self.kernel)._checked(X)
+            if isinstance(checked, list):
+                return checked, None
+        if sp.issparse(X) and self._is_precomputed(self.kernel):
+            raise TypeError("Sparse precomputed kernels are not supported; pass the matrix as K.toarray()")
+        return super()._training_samples(X)
+
+    def _query_samples(self, X):
+        """X checked against the fit; of a kernel matrix the columns of the support vectors."""
+        if self._is_function() and not hasattr(self, "n_features_in_"):
+            return self.kernel_._checked(X)
+        if not self._is_precomputed(self.kernel):
+            return super()._query_samples(X)
+        if sp.issparse(X):
+            raise TypeError("Sparse precomputed kernels are not supported; pass the matrix as K.toarray()")
+        n, n_support = self.shape_fit_[0], len(self.support_)
+        if np.ndim(X) == 2 and np.shape(X)[1] == n:
+            _check_feature_names(self, X, reset=False)
+        X = check_samples(X, owner=type(self).__name__)
+        if X.shape[1] not in (n, n_support):
+            raise ValueError(
+                f"X.shape[1] = {X.shape[1]} should be equal to {n}, the number of samples at training time (or to "
+                f"{n_support}, that of the support vectors: K[:, model.support_])"
+            )
+        return X[:, self.support_] if X.shape[1] == n else X
+
+    def _weights(self, sample_weight, n):
+        """Weights as `check_weights`; scikit-learn's words where none is positive."""
+        if sample_weight is None:
+            return None
+        given = np.asarray(sample_weight)
+        if given.dtype.kind in "fiub" and given.shape == (n,) and n and (given <= 0).all():
+            raise ValueError(f"{_NO_WEIGHT} At least one sample_weight must be larger than 0")
+        return check_weights(sample_weight, n)
+
+    def _canonical(self, X, codes, n_groups, weights, targets=None):
+        """Distinct rows; of a kernel matrix, or of what is no matrix of numbers, all."""
+        numbers = isinstance(X, np.ndarray) or sp.issparse(X)
+        merge = numbers and not self._is_precomputed(self.kernel)
+        return canonical_rows(X, codes, n_groups, weights, targets=targets, merge=merge)
+
+    def _solve(self, solve, kernel, X, groups, *args, **kwargs):
+        """Run one function of `_machines`, with a progress bar."""
+        samples = DualSamples(kernel, X, groups, n_threads=self.n_jobs)
+        with progress(self.verbose, type(self).__name__) as on_step:
+            options = self._options(sum(map(len, groups)))
+            machines = solve(samples, *args, on_step=on_step, **kwargs, **options)
+        self._judge(machines)
+        return machines
+
+    def _judge(self, machines):
+        """Raise for what has no solution."""
+        status = machines.status
+        finite = np.isfinite(machines.intercept).all() and all(
+            np.isfinite(beta).all() for beta in machines.beta
+        )
+        if (status == STATUS.index("inseparable")).any():
+            bound = machines.margin_bound[status == STATUS.index("inseparable")].min()
+            raise ValueError(self._inseparable(bound))
+        if (status == STATUS.index("not finite")).any() or not finite:
+            raise ValueError(
+                "The dual coefficients or intercepts are not finite. The input data may contain large values and need to be "
+                "preprocessed: scale the samples, or use kernel.normalize()"
+            )
+
+    def _inseparable(self, bound):
+        return (
+            f"C=inf: the classes are not separable by this kernel (the margin is at most {bound:.1e}, which is rounding); "
+            "use a finite C"
+        )
+
+    def _warn(self, machines):
+        """Say so where `tol` was not reached."""
+        short = machines.status != STATUS.index("converged")
+        if not short.any():
+            return
+        gap = float(machines.kkt_gap[short].max())
+        if (machines.status == STATUS.index("capped")).any():
+            text = (
+                f"Solver terminated early (max_iter={self.max_iter}).  Consider pre-processing your data with StandardScaler "
+                f"or MinMaxScaler. The gap reached is {gap:.1e}, and tol={self.tol:.1e}"
+            )
+        else:
+            text = (
+                f"{type(self).__name__} stopped at a gap of {gap:.1e}, short of tol={self.tol:.1e}: rounding leaves no step "
+                "that helps; raise tol, or scale the samples"
+            )
+        warnings.warn(text, ConvergenceWarning, stacklevel=4)
+
+    # ---------------------------------------------------------------- attributes
+
+    def _keep(
+        self, X, names, kernel, machines, *, support, coefficients, bound, intercept, counts, sign=1.0, **more
+    ):
+        """Assign what the fit found, all at the end: a fit that fails leaves the estimator as it was."""
+        dtype = X.dtype if getattr(X, "dtype", None) == np.float32 else np.dtype(np.float64)
+        precomputed = self._is_precomputed(self.kernel)
+        vectors = np.empty((0, 0), dtype) if precomputed else own_rows(X, support)
+        public = (sign * coefficients).astype(dtype)
+        size = np.abs(coefficients) if "size" not in more else more.pop("size")
+        converged = machines.status == STATUS.index("converged")
+        with np.errstate(divide="ignore"):
+            margin = 1 / np.sqrt(machines.squared_norm)
+        kept = {
+            "kernel_": kernel,
+            "support_": support.astype(np.int32),
+            "support_vectors_": vectors,
+            "dual_coef_": sp.csr_array(public) if sp.issparse(X) else public,
+            "intercept_": (sign * intercept + 0.0).astype(dtype),
+            "on_margin_": ((size > 0) & (size < bound)).any(axis=0),
+            "shape_fit_": X.shape if hasattr(X, "shape") else (len(X),),
+            "fit_status_": int((machines.status == STATUS.index("capped")).any()),
+            "objective_": machines.objective.copy(),
+            "primal_objective_": machines.primal,
+            "duality_gap_": machines.gap,
+            "kkt_gap_": np.maximum(machines.kkt_gap, 0.0),
+            "converged_": converged,
+            "margin_": margin,
+            "hinge_loss_": machines.loss,
+            "solver_used_": f"smo, {machines.rows}",
+            "_dual_coef_": coefficients,
+            "_intercept_": intercept,
+            "_n_support": np.asarray(counts, dtype=np.int32),
+            "_gamma": getattr(kernel, "gamma", 0.0),
+            **more,
+        }
+        self.__dict__.update(kept)
+        self._set_features(X, names)
+        self._warn(machines)
+
+    @property
+    def n_support_(self):
+        """Support vectors of each class; one number for regression and one class."""
+        if "_n_support" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} is not fitted: there is no n_support_")
+        return self._n_support
+
+    @property
+    def coef_(self):
+        """Weights of the features, for the linear kernel only; read-only."""
+        if self.kernel != "linear" and not (type(self.kernel) is Linear and self.kernel == Linear()):
+            raise AttributeError("coef_ is only available when using a linear kernel")
+        if "support_" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} is not fitted: there is no coef_")
+        coef = self._get_coef()
+        (coef.data if sp.issparse(coef) else coef).flags.writeable = False
+        return coef
+
+    def _get_coef(self):
+        return safe_sparse_dot(self.dual_coef_, self.support_vectors_)
+
+    # ---------------------------------------------------------------- sums over support vectors
+
+    def _products(self, X):
+        """Sums of the kernel with each segment's support vectors: (n_segments, m, p), p rows of coefficients."""
+        V = np.ascontiguousarray(self._dual_coef_.T)
+        counts = self._segments()
+        if sum(counts) != len(self.support_):
+            raise ValueError(f"The internal representation of {type(self).__name__} was altered")
+        out = np.zeros((len(counts), n_rows(X), V.shape[1]))
+        start = 0
+        for segment, count in zip(out, counts, strict=True):
+            part = slice(start, start + count)
+            start += count
+            if not count:
+                continue
+            if type(self.kernel_) is Precomputed:
+                segment[...] = X[:, part] @ V[part]
+            elif self._is_precomputed(self.kernel):
+                Z = np.broadcast_to(np.zeros(1), (count, count))
+                segment[...] = Gram(self.kernel_, X[:, part], Z, n_threads=self.n_jobs) @ V[part]
+            else:
+                Z = take_rows(self.support_vectors_, part)
+                segment[...] = Gram(self.kernel_, X, Z, n_threads=self.n_jobs) @ V[part]
+        return out
+
+    def _segments(self):
+        """Numbers of adjacent support vectors whose sums are wanted apart."""
+        return [len(self.support_)]
+
+    def _dtype_of(self, X):
+        single = getattr(X, "dtype", None) == np.float32 and self.intercept_.dtype == np.float32
+        return np.dtype(np.float32 if single else np.float64)
+
+    def _single_decision(self, X):
+        """Σ βᵢ k(x, xᵢ) + b of the only function there is, of shape (m,)."""
+        self._require_fit("support_")
+        X = self._query_samples(X)
+        values = self._products(X)[0, :, 0] + self._intercept_[0]
+        return values.astype(self._dtype_of(X), copy=False)
+
+
+def warn_if_indefinite(K):
+    """Warn where a kernel matrix that was given has a negative eigenvalue.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+
+    Notes
+    -----
+    The estimate is exact for small matrices; for others a few steps of Lanczos, which never lie below the least eigenvalue.
+    """
+    n = len(K)
+    if n > _LANCZOS_UP_TO:
+        return
+    if n <= 64:
+        values = np.linalg.eigvalsh(K)
+    else:
+        values = _ritz_values(K)
+    if values[0] < -_INDEFINITE * max(values[-1], -values[0]):
+        warnings.warn(
+            f"the precomputed kernel matrix is not positive semidefinite: it has an eigenvalue of about {values[0]:.3g} (the "
+            f"largest is about {values[-1]:.3g}); the problem then may have several solutions, of which this is one",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _ritz_values(K):
+    """Estimates of eigenvalues, ascending: Lanczos with full orthogonalisation from a fixed start."""
+    n = len(K)
+    # No matrix is likely to have this as an eigenvector.
+    q = np.cos(np.arange(1, n + 1) ** 2 * 0.6180339887498949).astype(K.dtype)
+    Q, diagonal, off = [q / np.linalg.norm(q)], [], []
+    for _ in range(_LANCZOS_STEPS):
+        v = K @ Q[-1]
+        diagonal.append(float(Q[-1] @ v))
+        basis = np.array(Q)
+        for _ in range(2):
+            v = v - basis.T @ (basis @ v)
+        size = float(np.linalg.norm(v))
+        if size <= 1e-10 * max(map(abs, diagonal)):
+            break
+        off.append(size)
+        Q.append(v / size)
+    m = len(diagonal)
+    T = np.diag(diagonal) + np.diag(off[: m - 1], 1) + np.diag(off[: m - 1], -1)
+    return np.linalg.eigvalsh(T)
