@@ -51,6 +51,8 @@ cdef extern from "dual.h" nogil:
         MercerDualProgress progress
 
     int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads) noexcept
+    int mercer_dual_diagonal(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t n,
+                             int n_threads) noexcept
 
 # The fields of MercerDualJob, in their order.
 JOB = np.dtype(
@@ -108,6 +110,19 @@ def units(dtype):
     """Samples of a class begin at multiples of the first number; a matrix has the second more columns than rows."""
     cdef const MercerTable *table = mercer_table(dtype == np.float32)
     return table.panel_width, table.smo_step
+
+
+def diagonal(run, out, int n_threads):
+    """Fill out, of the run's dtype, with the first entries (i, i) of a run."""
+    cdef const MercerTable *table = mercer_table(out.dtype == np.float32)
+    cdef const MercerRun *source = <const MercerRun *>PyCapsule_GetPointer(run.capsule(), b"MercerRun")
+    cdef unsigned char[::1] memory = out.view(np.uint8)
+    cdef ptrdiff_t n = len(out)
+    cdef int status
+    with nogil:
+        status = mercer_dual_diagonal(source, table, &memory[0], n, n_threads)
+    if status:
+        raise MemoryError("no memory for the tiles")
 
 
 cdef const double *_doubles(const double[:, ::1] array) noexcept:

@@ -53,6 +53,8 @@ typedef struct {
 } MercerDual;
 
 int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads);
+/* The first n entries (i, i) of a run that dual.run may be, of T. */
+int mercer_dual_diagonal(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t n, int n_threads);
 
 /* ---- dual_rows.c: kernel rows over the variables at hand --------------------------------------------------- */
 

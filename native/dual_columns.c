@@ -186,3 +186,31 @@ int dual_rows_subtract(DualRows *rows, const int32_t *columns, ptrdiff_t n_colum
     free(source_rows);
     return failed ? MERCER_NO_MEMORY : MERCER_OK;
 }
+
+/* ---- the diagonal ------------------------------------------------------------------------------------------ */
+
+int mercer_dual_diagonal(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t n, int n_threads)
+{
+    const size_t bytes = (table->scratch_bytes(run) + 63) / 64 * 64;
+    int failed = 0;
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    {
+        void *scratch = aligned_alloc(64, bytes);
+        if (!scratch) {
+#pragma omp atomic write
+            failed = 1;
+        } else {
+            *(ptrdiff_t *)scratch = 0;
+        }
+#pragma omp for schedule(static)
+        for (ptrdiff_t i = 0; i < n; i++) {
+            const ptrdiff_t j = i / table->panel_width * table->panel_width;
+            if (scratch)
+                memcpy((char *)out + (size_t)i * table->element,
+                       (char *)table->tile_values(run, scratch, i, i + 1, j, i + 1) + (size_t)(i - j) * table->element,
+                       table->element);
+        }
+        free(scratch);
+    }
+    return failed ? MERCER_NO_MEMORY : MERCER_OK;
+}

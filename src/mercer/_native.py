@@ -23,6 +23,7 @@ __all__ = [
     "cholesky_inverse_diagonal",
     "cholesky_solve",
     "dual",
+    "dual_diagonal",
     "dual_run",
     "dual_units",
     "empty",
@@ -337,6 +338,11 @@ def dual_run(program, side, dtype, n_threads=None, cancels=None):
     """Kernel rows by a program over one side, for `dual`."""
     threads = _count_threads(n_threads)
     return _gram.Run(program, side, side, True, None, np.dtype(dtype), threads, densify=True, cancels=cancels)
+
+
+def dual_diagonal(run, out, n_threads=None):
+    """Fill ``out`` (n,), of the run's dtype, with the first entries (i, i) of a `dual_run`."""
+    _dual.diagonal(run, out, _count_threads(n_threads))
 
 
 def dual(

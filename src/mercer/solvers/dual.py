@@ -19,7 +19,8 @@ import numpy as np
 from .. import _native
 from .._arrays import available_memory, check_output
 from .._threads import n_threads as count_threads
-from ..kernels.prepared import cast_side, diagonal, sides, single_side, take_rows
+from ..kernels.precomputed import Precomputed
+from ..kernels.prepared import cast_side, sides, single_side, take_rows
 from ..kernels.program import LeafKind
 
 __all__ = ["DualJob", "DualOutcome", "DualSamples", "STATUS"]
@@ -31,6 +32,8 @@ STATUS = ("converged", "capped", "stalled", "not finite", "no memory", "stopped"
 _DOUBLE_UP_TO = 1000
 # Rows and columns of the sample by which float32 rows are judged.
 _PROBE = 48
+# Rows of a matrix that are put in order at a time.
+_STRIP = 512
 # Below so many pairs of samples a second thread costs more than it brings.
 _PARALLEL_FROM = 3e5
 
@@ -133,45 +136,29 @@ class DualSamples:
         self._X = X
         self.program = kernel._compiled(X.shape[1] if hasattr(X, "shape") else None)
         self._layouts, self._matrix = {}, None
-        self.diagonal = self._diagonal(np.concatenate(self._groups))
 
     # ---------------------------------------------------------------- layouts
-
-    def _diagonal(self, rows):
-        """k(x, x) of the rows, without a look at each where it is the same for all."""
-        differences = all(leaf.kind not in (LeafKind.DOT, LeafKind.BLOCK) for leaf in self.program.leaves)
-        if differences and not self.program.vecs:
-            return np.full(len(rows), diagonal(self.program, take_rows(self._X, rows[:1]))[0])
-        if self._is_matrix():
-            return diagonal(self.program, self._X)[rows]
-        return diagonal(self.program, take_rows(self._X, rows))
-
-    def _is_matrix(self):
-        return "matrix" in self.kernel._readers()
 
     def _layout(self, dtype):
         if dtype not in self._layouts:
             self._layouts[dtype] = _Layout(self, dtype)
         return self._layouts[dtype]
 
-    def matrix(self, order):
-        """The kernel matrix of the samples in some order, float64, where rows come from no program."""
-        n = len(order)
-        check_output(n, n, np.float64)
-        if self._is_matrix():
-            return self.kernel(self._X[np.ix_(order, order)], n_threads=self.n_threads)
-        return self.kernel(take_rows(self._X, order), n_threads=self.n_threads)
+    def matrix(self):
+        """The kernel matrix of all rows of X, where rows come from no program."""
+        if type(self.kernel) is Precomputed:
+            return self._X
+        if self._matrix is None:
+            self._matrix = self.kernel(self._X, n_threads=self.n_threads)
+        return self._matrix
 
     def rounding(self):
         """The largest error of a float32 row's entry, on a sample of pairs; infinity where it will not do."""
-        scale = float(np.max(np.abs(self.diagonal), initial=0.0))
-        if not np.isfinite(scale) or scale > 1e30 or (0 < scale < 1e-30):
-            return np.inf
+        if self.program.block_leaves:
+            K = self.matrix()
+            return _least_rounding(np.max(np.abs(K.diagonal()), initial=0.0))
         rows = np.concatenate(self._groups)
         some = rows[:: max(1, len(rows) // _PROBE)][:_PROBE]
-        least = np.finfo(np.float32).eps * scale
-        if self.program.block_leaves:
-            return least
         exact, _ = sides(self.program, take_rows(self._X, some))
         K = np.empty((len(some), len(some)))
         _native.gram(self.program, exact, exact, K, symmetric=True, n_threads=1)
@@ -179,8 +166,8 @@ class DualSamples:
             rounded = single_side(self.program, exact)
             K32 = np.empty(K.shape, np.float32)
             _native.gram(self.program, rounded, rounded, K32, symmetric=True, n_threads=1, cancels=0.0)
-        error = np.max(np.abs(K - K32))
-        return max(least, float(error)) if np.isfinite(error) else np.inf
+            error = float(np.max(np.abs(K - K32)))
+        return max(_least_rounding(np.max(np.abs(K))), error) if np.isfinite(error) else np.inf
 
     # ---------------------------------------------------------------- solving
 
@@ -274,6 +261,11 @@ class DualSamples:
         return outcome
 
 
+def _least_rounding(scale):
+    """Rounding of entries of that size; infinity where float32's range might not hold them."""
+    return float(np.finfo(np.float32).eps * scale) if 1e-30 < scale < 1e30 or scale == 0 else np.inf
+
+
 class _Layout:
     """The samples' places, and their kernel rows, in one dtype."""
 
@@ -290,18 +282,29 @@ class _Layout:
             places.append(start + np.arange(len(group)))
         self.order, self.places = np.concatenate(order), np.concatenate(places)
         self.offsets = np.concatenate([[0], np.cumsum(samples.sizes)])
-        self.diagonal = np.zeros(self.n, dtype)
-        self.diagonal[self.places] = samples.diagonal
         self.run, self.matrix = None, None
         program = samples.program
         if program.block_leaves:
+            check_output(self.n, self.n + step, dtype)
             self.matrix = np.zeros((self.n, self.n + step), dtype)
-            self.matrix[:, : self.n] = samples.matrix(self.order)
+            K = samples.matrix()
+            for start in range(0, self.n, _STRIP):
+                rows = slice(start, start + _STRIP)
+                self.matrix[rows, : self.n] = K[self.order[rows]][:, self.order]
+            self.diagonal = self.matrix.diagonal().copy()
         else:
             side, _ = sides(program, take_rows(samples._X, self.order))
             side = single_side(program, side) if dtype == np.float32 else cast_side(side, dtype)
             cancels = 0.0 if dtype == np.float32 else None
             self.run = _native.dual_run(program, side, dtype, samples.n_threads, cancels)
+            self.diagonal = self._diagonal(program)
+
+    def _diagonal(self, program):
+        """k(x, x), without a look at each where it is the same for all."""
+        same = not program.vecs and all(leaf.kind != LeafKind.DOT for leaf in program.leaves)
+        diagonal = np.empty(1 if same else self.n, self.dtype)
+        _native.dual_diagonal(self.run, diagonal, 1 if same else self.samples.n_threads)
+        return np.full(self.n, diagonal[0]) if same else diagonal
 
     def _placed(self, values):
         out = np.zeros((len(values), self.n))
