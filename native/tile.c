@@ -53,6 +53,13 @@
 typedef float vf32_half __attribute__((vector_size(MERCER_VB / 2)));
 typedef int32_t vi32_half __attribute__((vector_size(MERCER_VB / 2)));
 
+/* The compiler's own conversion of half a vector takes it apart and joins it again. */
+#if MERCER_VB > 16
+MERCER_INLINE vf64 widen_f32(vf32_half a) { return MERCER_PICK(, _mm256_cvtps_pd, _mm512_cvtps_pd)(a); }
+#else
+MERCER_INLINE vf64 widen_f32(vf32_half a) { return __builtin_convertvector(a, vf64); }
+#endif
+MERCER_INLINE vf64 widen_f64(vf64 a) { return a; }
 MERCER_INLINE vf32_half half_select_f32(vi32_half mask, vf32_half a, vf32_half b)
 {
     return (vf32_half)((mask & (vi32_half)a) | (~mask & (vi32_half)b));
