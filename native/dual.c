@@ -222,6 +222,11 @@ static int stopped(Smo *smo, double gap)
     return *smo->stop;
 }
 
+static int stopped_meanwhile(void *smo)
+{
+    return stopped(smo, ((Smo *)smo)->dual->progress.gap);
+}
+
 static int loop(Smo *smo)
 {
     const MercerDual *dual = smo->dual;
@@ -240,6 +245,8 @@ static int loop(Smo *smo)
                 return DUAL_CONVERGED;
             if (smo_restore(smo))
                 return DUAL_NO_MEMORY;
+            if (*smo->stop)
+                return DUAL_STOPPED;
             next_shrink = smo->job->n_iter + SHRINK_EVERY;
             look(smo);
             smo->job->n_iter--;
@@ -301,7 +308,9 @@ static void finish(Smo *smo)
     int part;
     if (smo->n_epochs && job->status != DUAL_NO_MEMORY && smo_restore(smo))
         job->status = DUAL_NO_MEMORY;
-    if (job->status == DUAL_NO_MEMORY)
+    if (*smo->stop)
+        job->status = DUAL_STOPPED;
+    if (job->status == DUAL_NO_MEMORY || job->status == DUAL_STOPPED)
         return;
     look(smo);
     job->gap = gap_of(smo, &part);
@@ -327,10 +336,12 @@ static void solve(Smo *smo, MercerDualJob *job)
 {
     job->n_iter = 0;
     job->status = DUAL_NO_MEMORY;
+    smo->rows.stopped = stopped_meanwhile;
+    smo->rows.smo = smo;
     if (*smo->stop)
         job->status = DUAL_STOPPED;
     else if (!smo_begin(smo, job)) {
-        job->status = loop(smo);
+        job->status = *smo->stop ? DUAL_STOPPED : loop(smo);
         if (job->status != DUAL_STOPPED)
             finish(smo);
     }

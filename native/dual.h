@@ -74,6 +74,8 @@ typedef struct {
     ptrdiff_t n;                 /* length of a row: positions of the active variables, padded */
     double work;                 /* about the vector operations of an entry */
     Team *team;                  /* NULL: one thread */
+    int (*stopped)(void *smo);   /* whether to leave a long product unfinished */
+    void *smo;
     char *scratch;               /* one of scratch_bytes for each thread of the team */
     size_t scratch_bytes;
     /* least recently used rows give way */

@@ -158,6 +158,8 @@ static void subtract_part(void *context, int part, int thread)
         subtract_tile(job, j, stop, scratch, sum);
         for (ptrdiff_t k = j; k < stop; k++)
             job->F[job->columns[k]] += sum[k - j];
+        if (thread == 0 && rows->stopped && rows->stopped(rows->smo))
+            return;
     }
 }
 
