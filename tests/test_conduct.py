@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from mercer import KernelRidge
+from mercer import SVC, SVR, KernelRidge
 from mercer.kernels import RBF, Fourier, Polynomial
 
 LONG = {
@@ -20,6 +20,9 @@ LONG = {
     "K": "Z = X[:60000]; start(); RBF(0.1)(X[:15000], Z)",
     "pullback": "start(); RBF(0.1).gram(X).pullback(X, X)",
     "ridge by cg": "start(); KernelRidge(1e-6, kernel=RBF(5.0), solver='cg', tol=1e-14).fit(X, X[:, 0])",
+    "one machine": "y = X[:, 0] * X[:, 1] > 0; start(); SVC(C=100.0).fit(X, y)",
+    "many machines": "y = np.arange(len(X)) % 50; start(); SVC().fit(X, y)",
+    "many decisions": "m = SVC().fit(X[:4000], X[:4000, 0] * X[:4000, 1] > 0); Z = np.tile(X, (40, 1)); start(); m.predict(Z)",
 }
 
 
@@ -28,7 +31,7 @@ def test_ctrl_c_ends_it(name):
     """0.2 s are promised; a loaded machine gets a second, far below the minutes that each would take."""
     script = f"""
         import numpy as np, time
-        from mercer import KernelRidge
+        from mercer import SVC, KernelRidge
         from mercer.kernels import RBF
         X = np.random.default_rng(0).normal(size=(120000, 12))
         RBF(0.1)(X[:10])
@@ -66,6 +69,24 @@ def test_interrupted_fit_leaves_the_estimator(monkeypatch):
     assert model.__dict__ == before
 
 
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+def test_an_interrupted_machine_stays_as_it_was(monkeypatch, multiclass):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 3)), np.arange(90) % 3
+    model = SVC(multiclass=multiclass).fit(X, y)
+    before = {name: value for name, value in model.__dict__.items() if not name.startswith("_")}
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mercer._native.dual", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:60], y[:60])
+    after = {name: value for name, value in model.__dict__.items() if not name.startswith("_")}
+    assert before.keys() == after.keys()
+    assert all(before[name] is after[name] for name in before)
+
+
 def resident():
     """Resident memory in bytes."""
     with open("/proc/self/statm") as file:
@@ -92,6 +113,52 @@ def test_memory_does_not_grow_over_ten_thousand_fits():
         gc.enable()
     # Without the cycle collector, too: nothing refers to itself. Below 100 bytes a fit.
     assert sizes[-1] - sizes[0] < 1_000_000
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads the memory that Linux reports")
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [lambda: SVC(probability=True), lambda: SVR(C=3.0)], ids=["SVC", "SVR"])
+def test_memory_does_not_grow_over_ten_thousand_machines(make):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3))
+    y = np.arange(30) % 3
+    gc.collect()
+    gc.disable()
+    try:
+        sizes = []
+        for i in range(10_000):
+            make().set_params(gamma=1.0 + i % 7).fit(X, y).predict(X)
+            if i % 2000 == 1999:
+                sizes.append(resident())
+    finally:
+        gc.enable()
+    assert sizes[-1] - sizes[0] < 1_000_000
+
+
+def test_threads_change_nothing_in_machines():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2400, 9))
+    y = rng.integers(0, 4, 2400)
+    X[np.arange(2400), y] += 1.5
+
+    def results(n_jobs):
+        many = SVC(C=5.0, probability=True, n_jobs=n_jobs).fit(X, y)
+        one = SVC(C=5.0, n_jobs=n_jobs).fit(
+            np.tile(X, (4, 1)) + 1e-3 * np.arange(9600)[:, None], np.tile(y > 1, 4)
+        )
+        Z = X[:300] + 0.1
+        return (
+            many.dual_coef_,
+            many.predict_proba(Z),
+            many.decision_function(Z),
+            one.dual_coef_,
+            one.predict(Z),
+        )
+
+    alone = results(1)
+    for n_jobs in (2, 3):
+        for a, b in zip(alone, results(n_jobs), strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("kernel", [RBF(0.3), 0.5 * RBF(0.3) + Polynomial(3) * Fourier(2)], ids=repr)

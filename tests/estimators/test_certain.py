@@ -1,0 +1,38 @@
+"""Labels from rounded decisions: a certain one is the exact one, whatever the rounding was."""
+
+import numpy as np
+import pytest
+
+from mercer.estimators._certain import certain_argmax, certain_votes
+from mercer.estimators._one_against_one import decisions_by_class, votes
+
+
+@pytest.mark.parametrize("k", [2, 3, 7])
+@pytest.mark.parametrize("break_ties", [True, False])
+def test_certain_votes_are_the_exact_winners(k, break_ties):
+    rng = np.random.default_rng(k)
+    p = k * (k - 1) // 2
+    exact = rng.normal(size=(4000, p))
+    bounds = rng.uniform(0.01, 0.2, size=p)
+    rounded = exact + bounds * rng.uniform(-1, 1, size=exact.shape)
+    best, certain = certain_votes(rounded, bounds, k, break_ties=break_ties)
+    won = decisions_by_class(exact, k) if break_ties else votes(exact, k)
+    np.testing.assert_array_equal(best[certain], np.argmax(won, axis=1)[certain])
+    assert 0.1 < certain.mean() < 1
+
+
+def test_certain_argmax_is_the_exact_one():
+    rng = np.random.default_rng(0)
+    exact = rng.normal(size=(5000, 4))
+    bounds = np.array([0.1, 0.0, 0.2, 0.05])
+    rounded = exact + bounds * rng.uniform(-1, 1, size=exact.shape)
+    best, certain = certain_argmax(rounded, bounds)
+    np.testing.assert_array_equal(best[certain], np.argmax(exact, axis=1)[certain])
+    assert 0.5 < certain.mean() < 1
+
+
+def test_without_errors_all_but_ties_are_certain():
+    values = np.array([[1.0, 2.0, -3.0], [-1.0, -1.0, 2.0], [0.5, -0.5, 0.1]])
+    best, certain = certain_votes(values, np.zeros(3), 3, break_ties=False)
+    assert best.tolist() == [0, 1, 0]
+    assert certain.tolist() == [True, True, False]
