@@ -22,7 +22,8 @@ LONG = {
     "ridge by cg": "start(); KernelRidge(1e-6, kernel=RBF(5.0), solver='cg', tol=1e-14).fit(X, X[:, 0])",
     "one machine": "y = X[:, 0] * X[:, 1] > 0; start(); SVC(C=100.0).fit(X, y)",
     "many machines": "y = np.arange(len(X)) % 50; start(); SVC().fit(X, y)",
-    "many decisions": "m = SVC().fit(X[:4000], X[:4000, 0] * X[:4000, 1] > 0); Z = np.tile(X, (40, 1)); start(); m.predict(Z)",
+    "many decisions": "m = SVC().fit(X[:4000], X[:4000, 0] * X[:4000, 1] > 0); Z = np.tile(X, (40, 1)); "
+    "start(); m.predict(Z)",
 }
 
 
