@@ -2,8 +2,8 @@
 
 Place on the way: arrays → **canonical rows** → ``svm``.
 
-Weights of equal rows (of one class, or one target) add up, so that a weight of 2 is the row written twice, to the last
-digit; and what the solver sees does not depend on the order in which the caller had the rows.
+Weights of equal rows (of one class, or one target) add up, so that a weight of 2 is the row written twice, to
+the last digit; and what the solver sees does not depend on the order in which the caller had the rows.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,8 @@ class CanonicalRows:
     weights : ndarray of shape (m,)
         Sums of weights.
     members : ndarray of int or None
-        All the caller's rows that count, grouped by what they became and ascending in that; None where no two were equal.
+        All the caller's rows that count, grouped by what they became and ascending in that; None where no two
+        were equal.
     starts : ndarray of shape (m + 1,) or None
         Where those of each distinct row begin among `members`.
     member_weights : ndarray or None
@@ -118,7 +119,7 @@ class CanonicalRows:
 
 @lru_cache(maxsize=4)
 def _multipliers(d):
-    """Odd numbers without a pattern, one per column (the finaliser of splitmix64, over multiples of the golden ratio)."""
+    """Odd numbers without a pattern, one per column: splitmix64's, of multiples of the golden ratio."""
     with np.errstate(over="ignore"):
         z = np.arange(1, d + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -129,7 +130,7 @@ def _multipliers(d):
 
 
 def _bits(values):
-    """Bits of numbers as float64, −0 as 0, with the upper half in the lower one, too: round numbers end in zeros."""
+    """Bits of numbers as float64, −0 as 0, with the upper half in the lower one, which round numbers lack."""
     bits = (values.astype(np.float64, copy=False) + 0.0).view(np.uint64)
     return bits ^ (bits >> np.uint64(32))
 

@@ -1,17 +1,18 @@
-"""The duals of the five machines, set up for ``solvers.dual`` and read back: coefficients, intercepts, what was reached.
+"""The duals of the five machines: set up for ``solvers.dual``, and read back.
 
 Place on the way: ``solvers`` → **machines** → ``svm``.
 
-With β = yα and f = Kβ + b, the solver returns β, F = c − Kβ and b. Each machine is a list of binary (or single) problems,
-whose numbers stand one after another in flat arrays.
+With β = yα and f = Kβ + b, the solver returns β, F = c − Kβ and b. Each machine is a list of binary (or
+single) problems, whose numbers stand one after another in flat arrays.
 """
 
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
 from ..solvers.dual import DualJob
+from ._warm import first_come, start_c, start_nu, start_nu_regression, start_regression, start_sum
 
 _BY_PROBLEM = (
     "intercept", "objective", "squared_norm", "loss", "primal", "gap", "kkt_gap", "n_iter", "status", "scale",
@@ -20,7 +21,6 @@ _BY_PROBLEM = (
 __all__ = [
     "Machines",
     "c_machines",
-    "first_come",
     "nu_machines",
     "nu_regression",
     "one_class",
@@ -41,15 +41,16 @@ class Machines:
     bound : ndarray of shape (n,)
         The largest |β| of each sample.
     objective, squared_norm, loss, primal, gap : ndarray of shape (p,)
-        The dual objective, ‖w‖² of the function that is returned, Σ weight·ξ, the primal objective at the intercept, and
-        the sum of both objectives.
+        The dual objective, ‖w‖² of the function that is returned, Σ weight·ξ, the primal objective at the
+        intercept, and the sum of both objectives.
     kkt_gap, margin_bound : ndarray of shape (p,)
     n_iter, status : ndarray of shape (p,)
     rows : str
     scale : ndarray of shape (p,)
         ρ of a ν-SVC, else 1.
     held_out : list of (decisions, samples) or None
-        Of problems of which parts were held out, by problem: decisions of the samples at the time they were held out.
+        Of problems of which parts were held out, by problem: decisions of the samples at the time they were
+        held out.
     extra : dict
         More that one machine has: "epsilon".
     """
@@ -72,7 +73,7 @@ class Machines:
     extra: dict = field(default_factory=dict)
 
     def widen(self, places, total):
-        """Arrays by problem for `total` problems, of which those at `places` were solved and the others are nothing."""
+        """Make room for `total` problems: those at `places` were solved, the others are nothing."""
         if len(places) == total:
             return
         for name in _BY_PROBLEM:
@@ -80,6 +81,10 @@ class Machines:
             if solved is not None:
                 setattr(self, name, np.zeros(total, solved.dtype))
                 getattr(self, name)[places] = solved
+
+
+# A ν-SVC's ρ below this, relative to the function's size, is rounding.
+_NO_MARGIN = 1e-9
 
 
 def pairs_of(present):
@@ -94,22 +99,6 @@ def pairs_of(present):
     list of tuple
     """
     return list(combinations(present, 2))
-
-
-def first_come(total, upper):
-    """Coefficients that take `total` out of their boxes [0, upper], the first ones first (LIBSVM's start).
-
-    Parameters
-    ----------
-    total : float
-    upper : ndarray of shape (n,)
-
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
-    before = np.cumsum(upper) - upper
-    return np.clip(total - before, 0.0, upper)
 
 
 def _reached(outcome, p):
@@ -146,7 +135,7 @@ class _Flat:
 def _binary_jobs(offsets, pairs):
     """Jobs of pairs of groups, the first of which has sign 1, and each one's samples and signs."""
     jobs, samples, signs = [], [], []
-    places = [np.arange(a, b) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    places = [np.arange(a, b) for a, b in pairwise(offsets)]
     for a, b in pairs:
         jobs.append(DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)))
         samples.append(np.concatenate([places[a], places[b]]))
@@ -180,7 +169,7 @@ def _held_boxes(upper, folds):
     return np.concatenate(inside)
 
 
-def c_machines(samples, rows, upper, weights, pairs, *, folds=None, start=None, **options):
+def c_machines(samples, rows, upper, weights, pairs, *, folds=None, previous=None, **options):
     """C-SVC: min ½βᵀKβ − Σ yβ over 0 ≤ yβ ≤ C, Σβ = 0.
 
     Parameters
@@ -195,8 +184,8 @@ def c_machines(samples, rows, upper, weights, pairs, *, folds=None, start=None, 
         The problems; None is each class against the rest.
     folds : ndarray of shape (m,) or None
         For each sample the fold in which it is held out.
-    start : list of ndarray or None
-        Of the problems without folds.
+    previous : list of ndarray or None
+        β of an earlier fit, of the problems without folds.
     **options
         For `DualSamples.solve`.
 
@@ -219,8 +208,10 @@ def c_machines(samples, rows, upper, weights, pairs, *, folds=None, start=None, 
     p, n_sets = len(jobs), len(linear)
     top, bottom = _held_boxes(top, folds), _held_boxes(bottom, folds)
     jobs = _with_folds(jobs, n_sets, folds)
-    if start is not None:
-        start = start + [np.zeros(len(part)) for part in start] * (len(jobs) // p - 1)
+    start = None
+    if previous is not None:
+        start = start_c(previous, members, signs, upper)
+        start += [np.zeros(len(part)) for part in start] * (len(jobs) // p - 1)
     linear = np.tile(linear, (len(top) // n_sets, 1))
     outcome = samples.solve(jobs, linear, -bottom, top, start=start, fields=True, **options)
     machines = _c_outcome(outcome, p, members, signs, upper, weights)
@@ -242,12 +233,13 @@ def _c_outcome(outcome, p, members, signs, upper, weights):
     loss = flat.sums(weights[at] * slack)
     if np.isinf(upper).any():
         # without slack: the function scaled until every sample is at its margin or beyond
-        primal = 0.5 * squared / np.square(np.maximum(flat.least(1 - short), 1e-300))
+        room = flat.least(1 - short)
+        primal = np.divide(0.5 * squared, np.square(room), out=np.full(p, np.inf), where=room > 1e-100)
     else:
         primal = 0.5 * squared + flat.sums(upper[at] * slack)
     return Machines(
-        beta=beta, intercept=bias, bound=upper, objective=objective, squared_norm=squared, loss=loss, primal=primal,
-        gap=np.maximum(primal + objective, 0.0), **_reached(outcome, p),
+        beta=beta, intercept=bias, bound=upper, objective=objective, squared_norm=squared, loss=loss,
+        primal=primal, gap=np.maximum(primal + objective, 0.0), **_reached(outcome, p),
     )  # fmt: skip
 
 
@@ -264,8 +256,8 @@ def _held_out(outcome, p, members, signs, folds):
     return found
 
 
-def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, start=None, **options):
-    """ν-SVC: min ½βᵀKβ over 0 ≤ yβ ≤ weight, the sum over each class being ν·(both classes' weight)/2; then all over ρ.
+def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None, **options):
+    """ν-SVC: min ½βᵀKβ over 0 ≤ yβ ≤ weight, each class's sum ν/2 of all weights; then all over ρ.
 
     Parameters
     ----------
@@ -275,7 +267,7 @@ def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, start=None, **
     nu : float
         Feasible for all pairs.
     pairs : list of tuple
-    folds, start, **options
+    folds, previous, **options
         As for `c_machines`.
 
     Returns
@@ -286,17 +278,17 @@ def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, start=None, **
     p = len(jobs)
     jobs = [job._replace(separate=True) for job in _with_folds(jobs, 1, folds)]
     top = _held_boxes(weights[None], folds)
-    begin = []
+    begin = [None] * p if previous is None else start_nu(previous, members, signs, weights, nu)
+    begin += [None] * (len(jobs) - p)
     for index, job in enumerate(jobs):
-        if start is not None and index < p and start[index] is not None:
-            begin.append(start[index])
+        if begin[index] is not None:
             continue
         at, s = members[index % p], signs[index % p]
         own = top[job.set][at]
         sides = [own[s > 0], own[s < 0]]
         # In a fold ν may be out of reach: then as much as there is.
         total = min(nu * own.sum() / 2, sides[0].sum(), sides[1].sum())
-        begin.append(np.concatenate([first_come(total, sides[0]), -first_come(total, sides[1])]))
+        begin[index] = np.concatenate([first_come(total, sides[0]), -first_come(total, sides[1])])
     zeros = np.zeros_like(top)
     outcome = samples.solve(jobs, zeros, zeros, top, start=begin, fields=True, **options)
     return _nu_outcome(outcome, p, members, signs, weights, nu, folds)
@@ -306,6 +298,7 @@ def _nu_outcome(outcome, p, members, signs, weights, nu, folds):
     # y f = ρ at free samples, f = Kβ + b: minus their mean of Kβ is b − ρ on one side and b + ρ on the other.
     bias = outcome.bias.mean(axis=1)
     rho = (outcome.bias[:, 1] - outcome.bias[:, 0]) / 2
+    divisor = np.where(rho > _NO_MARGIN * np.maximum(np.abs(outcome.bias).max(axis=1), 1.0), rho, 1.0)
     flat = _Flat(outcome.beta[:p])
     s, at, F = np.concatenate(signs), np.concatenate(members), np.concatenate(outcome.field[:p])
     objective = outcome.objective[:p]
@@ -313,21 +306,26 @@ def _nu_outcome(outcome, p, members, signs, weights, nu, folds):
     loss = flat.sums(weights[at] * slack)
     share = nu * np.array([weights[index].sum() for index in members])
     primal = np.maximum(objective, 0.0) - rho[:p] * share + loss
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        machines = Machines(
-            beta=outcome.beta[:p],
-            intercept=bias[:p] / rho[:p], bound=weights, objective=objective,
-            squared_norm=2 * np.maximum(objective, 0.0) / np.square(rho[:p]), loss=loss / rho[:p], primal=primal,
-            gap=np.maximum(primal + objective, 0.0), scale=rho[:p], **_reached(outcome, p),
-        )  # fmt: skip
+    machines = Machines(
+        beta=outcome.beta[:p],
+        intercept=bias[:p] / divisor[:p],
+        bound=weights,
+        objective=objective,
+        squared_norm=2 * np.maximum(objective, 0.0) / np.square(divisor[:p]),
+        loss=loss / divisor[:p],
+        primal=primal,
+        gap=np.maximum(primal + objective, 0.0),
+        scale=divisor[:p],
+        **_reached(outcome, p),
+    )
+    machines.extra["rho"] = rho[:p]
     if folds is not None:
         machines.held_out = []
         for j in range(p):
             own, decisions = folds[members[j]], np.empty(len(members[j]))
             for f in range(int(folds.max()) + 1):
                 index, held = p * (f + 1) + j, own == f
-                divisor = rho[index] if rho[index] > 0 else 1.0
-                decisions[held] = ((bias[index] - outcome.field[index]) / divisor)[held]
+                decisions[held] = ((bias[index] - outcome.field[index]) / divisor[index])[held]
             machines.held_out.append((decisions, signs[j], members[j]))
     return machines
 
@@ -335,7 +333,7 @@ def _nu_outcome(outcome, p, members, signs, weights, nu, folds):
 # ---------------------------------------------------------------- one function
 
 
-def regression(samples, y, upper, weights, epsilon, *, start=None, **options):
+def regression(samples, y, upper, weights, epsilon, *, previous=None, **options):
     """ε-SVR: min ½βᵀKβ − yᵀβ + ε Σ|β| over |β| ≤ C, Σβ = 0.
 
     Parameters
@@ -344,14 +342,17 @@ def regression(samples, y, upper, weights, epsilon, *, start=None, **options):
         One group.
     y, upper, weights : ndarray of shape (m,)
     epsilon : float
-    start, **options
-        As for `c_machines`.
+    previous : ndarray of shape (m,) or None
+        β of an earlier fit.
+    **options
+        For `DualSamples.solve`.
 
     Returns
     -------
     Machines
     """
     job = DualJob((0, 1), epsilon=epsilon)
+    start = None if previous is None else start_regression(previous, upper)
     outcome = samples.solve([job], y[None], -upper[None], upper[None], start=start, fields=True, **options)
     beta, bias, objective = outcome.beta[0], outcome.bias[0, 0], outcome.objective[0]
     squared = max(2 * (objective + y @ beta - epsilon * np.abs(beta).sum()), 0.0)
@@ -361,7 +362,7 @@ def regression(samples, y, upper, weights, epsilon, *, start=None, **options):
     return _single(outcome, beta, bias, upper, objective, squared, weights @ slack, primal)
 
 
-def nu_regression(samples, y, upper, weights, nu, *, start=None, **options):
+def nu_regression(samples, y, upper, weights, nu, *, previous=None, **options):
     """ν-SVR: min ½βᵀKβ − yᵀβ, β = α − α*, over 0 ≤ α, α* ≤ C, each of sum ν ΣC/2.
 
     Parameters
@@ -370,8 +371,8 @@ def nu_regression(samples, y, upper, weights, nu, *, start=None, **options):
         Two groups of the same rows: α and −α*.
     y, upper, weights : ndarray of shape (m,)
     nu : float
-    start, **options
-        As for `c_machines`; the start holds α and −α*.
+    previous, **options
+        As for `regression`.
 
     Returns
     -------
@@ -379,6 +380,7 @@ def nu_regression(samples, y, upper, weights, nu, *, start=None, **options):
         With ``extra["epsilon"]``, and α and −α* as ``extra["parts"]``.
     """
     m, total = len(y), nu * upper.sum() / 2
+    start = None if previous is None else start_nu_regression(previous, upper, total)
     if start is None:
         first = first_come(total, upper)
         start = [np.concatenate([first, -first])]
@@ -397,7 +399,7 @@ def nu_regression(samples, y, upper, weights, nu, *, start=None, **options):
     return machines
 
 
-def one_class(samples, weights, nu, *, start=None, **options):
+def one_class(samples, weights, nu, *, previous=None, **options):
     """One class: min ½βᵀKβ over 0 ≤ β ≤ weight, Σβ = ν·(all weight).
 
     Parameters
@@ -406,8 +408,8 @@ def one_class(samples, weights, nu, *, start=None, **options):
         One group.
     weights : ndarray of shape (m,)
     nu : float
-    start, **options
-        As for `c_machines`.
+    previous, **options
+        As for `regression`.
 
     Returns
     -------
@@ -415,6 +417,7 @@ def one_class(samples, weights, nu, *, start=None, **options):
         The intercept is −ρ.
     """
     total, zeros = nu * weights.sum(), np.zeros((1, len(weights)))
+    start = None if previous is None else start_sum(previous, weights, total)
     if start is None:
         start = [first_come(total, weights)]
     outcome = samples.solve(

@@ -39,20 +39,23 @@ def pair_decisions(products, intercept):
     return out.T
 
 
-def votes(decisions, k):
-    """How many pairs each class wins; a decision of 0 is for the first.
+def votes(decisions, k, *, tie_to_first=False):
+    """How many pairs each class wins.
 
     Parameters
     ----------
     decisions : ndarray of shape (m, k (k - 1) / 2)
     k : int
+    tie_to_first : bool
+        Whose a decision of 0 is: LIBSVM's vote gives it to the second class, scikit-learn's values by class
+        to the first.
 
     Returns
     -------
     ndarray of shape (m, k)
     """
     out = np.zeros((k, len(decisions)))
-    won = (decisions >= 0).T
+    won = ((decisions >= 0) if tie_to_first else (decisions > 0)).T
     first = 0
     for a in range(k - 1):
         block = won[first : first + k - 1 - a]
@@ -84,7 +87,7 @@ def decisions_by_class(decisions, k):
         sums[a + 1 :] -= block
         first += k - 1 - a
     sums = sums.T
-    return votes(decisions, k) + sums / (3 * (np.abs(sums) + 1))
+    return votes(decisions, k, tie_to_first=True) + sums / (3 * (np.abs(sums) + 1))
 
 
 def couple(probabilities, k):
@@ -102,8 +105,8 @@ def couple(probabilities, k):
 
     References
     ----------
-    Wu, Lin and Weng, Probability estimates for multi-class classification by pairwise coupling, JMLR 5, 2004: the second
-    approach, by its linear equations.
+    Wu, Lin and Weng, Probability estimates for multi-class classification by pairwise coupling, JMLR 5, 2004:
+    the second approach, by its linear equations.
     """
     a, b = np.triu_indices(k, 1)
     out = np.empty((len(probabilities), k))

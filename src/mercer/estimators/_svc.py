@@ -7,17 +7,18 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import column_or_1d, compute_class_weight
+from sklearn.utils import column_or_1d
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from .._arrays import check_targets
 from ..kernels.prepared import n_rows, take_rows
 from ..solvers.platt import fit_sigmoid, sigmoid
-from ._base import check_choice, check_flag
+from ._base import check_choice, check_flag, check_number
 from ._machines import pairs_of
 from ._one_against_one import couple, decisions_by_class, pair_decisions, votes
-from ._svm import SupportVectorMachine, warn_if_indefinite
+from ._svm import SupportVectorMachine
 
 __all__ = ["SupportVectorClassifier"]
 
@@ -44,17 +45,21 @@ def encode_labels(y, n, owner):
     """
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
-    y = column_or_1d(y, warn=True)
+    if type(y) is not np.ndarray or y.ndim != 1:
+        y = column_or_1d(y, warn=True)
     if len(y) != n:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has {len(y)}"
         )
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        check_targets(y, n, owner=owner)  # says where
     if y.dtype.kind not in "iubUS":
         check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f"The number of classes has to be greater than one; got {len(classes)} class ({classes[0]!r} only)"
+            f"The number of classes has to be greater than one; got {len(classes)} class ({classes[0]!r} "
+            f"only)"
         )
     return classes, codes
 
@@ -79,13 +84,13 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         Parameters
         ----------
         X : array_like or sparse matrix of shape (n, d)
-            Training rows; with a precomputed kernel the matrix (n, n); whatever a kernel of strings or sets, or a callable,
-            takes.
+            Training rows; with a precomputed kernel the matrix (n, n); whatever a kernel of strings or sets,
+            or a callable, takes.
         y : array_like of shape (n,)
             Labels of any type.
         sample_weight : array_like of shape (n,), float or None
-            Factors of each row's C. A weight of 2 is the row written twice; one of 0 or less is the row left out, but `classes_`
-            keeps its label.
+            Factors of each row's C. A weight of 2 is the row written twice; one of 0 or less is the row left
+            out, but `classes_` keeps its label.
 
         Returns
         -------
@@ -94,7 +99,8 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         Raises
         ------
         ValueError, TypeError
-            For bad input, before any work, with argument, place and remedy; and for a problem without a solution.
+            For bad input, before any work, with argument, place and remedy; and for a problem without a
+            solution.
         """
         self._check_parameters()
         X, names = self._training_samples(X)
@@ -110,8 +116,6 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
                 f" ({classes[present[0]]!r}); {self._one_class_hint}"
             )
         own = rows.weights * np.repeat(class_weight, np.diff(rows.offsets))
-        if self._is_precomputed(self.kernel):
-            warn_if_indefinite(X)
         kernel = self._resolve_kernel(X, rows)
         previous = self._previous(n, classes, rows)
         folds = self._folds(rows) if self.probability else None
@@ -125,41 +129,51 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         """Weights of the classes, and sample weights that leave out those of no weight."""
         k = len(classes)
         if isinstance(self.class_weight, str):
-            # Σ of all weights over (number of classes · Σ of the class's), so that a weight of 2 is a row written twice.
+            # Σ of all weights over (number of classes · Σ of the class's), so that a weight of 2 is a row
+            # written twice.
             sums = np.bincount(codes, None if weights is None else np.maximum(weights, 0), minlength=k)
             here = sums > 0
             return np.divide(sums.sum(), here.sum() * sums, out=np.zeros(k), where=here), weights
         if self.class_weight is None:
             return np.ones(k), weights
-        class_weight = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
-        if np.isnan(class_weight).any():
-            raise ValueError(f"class_weight must hold numbers, got {self.class_weight!r}")
+        class_weight = self._given_weights(classes)
         if (class_weight <= 0).any():
             weights = np.where(class_weight[codes] > 0, 1.0 if weights is None else weights, 0.0)
         return class_weight, weights
 
+    def _given_weights(self, classes):
+        """The numbers of a dictionary, 1 for classes that it leaves out."""
+        given = self.class_weight
+        if not isinstance(given, dict):
+            raise TypeError(f"class_weight must be a dict, 'balanced' or None, got {given!r}")
+        labels = classes.tolist()
+        unknown, left_out = set(given) - set(labels), [label for label in labels if label not in given]
+        if unknown and left_out:
+            raise ValueError(
+                f"The classes, {left_out}, are not in class_weight, which names {sorted(unknown, key=str)} "
+                f"instead"
+            )
+        for label in labels:
+            check_number(f"class_weight[{label!r}]", given.get(label, 1.0), least=0)
+        return np.array([float(given.get(label, 1.0)) for label in labels])
+
     def _folds(self, rows):
-        """Which of five folds each distinct row is in: by its place in its class, which only its content decides."""
+        """Which of five folds each distinct row is in: its place in its class, by content, modulo five."""
         sizes = np.diff(rows.offsets)
         return (np.arange(len(rows.rows)) - np.repeat(rows.offsets[:-1], sizes)) % _FOLDS
 
-    def _is_pairwise(self):
-        """Whether the machines are those of pairs of classes."""
+    def _is_pairwise(self, k):
+        """Whether the machines are those of pairs of the k classes."""
         return True
 
     def _previous(self, n, classes, rows):
-        """Coefficients of the last fit by distinct row, if `warm_start` and its problem had the same form."""
-        known = self.__dict__
-        if not self.warm_start or "support_" not in known or self.shape_fit_[0] != n:
+        """β of the last fit by problem, see `_last_coefficients`."""
+        k = len(classes)
+        if not np.array_equal(self.__dict__.get("classes_"), classes):
             return None
-        p = len(classes) - 1 if self._is_pairwise() or len(classes) == 2 else len(classes)
-        if not np.array_equal(self.classes_, classes) or self._raw_coef.shape[0] != p:
-            return None
-        out = np.zeros((p, n))
-        out[:, self.support_] = self._raw_coef
-        D = rows.gathered(out)
-        if p == len(classes):
-            return list(D)
+        D = self._last_coefficients(n, k - 1 if self._is_pairwise(k) else k, rows)
+        if D is None or not self._is_pairwise(k):
+            return None if D is None else list(D)
         o = rows.offsets
         return [
             np.concatenate([D[b - 1, o[a] : o[a + 1]], D[a, o[b] : o[b + 1]]])
@@ -170,24 +184,26 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
 
     def _keep_classes(self, X, names, kernel, machines, rows, classes, class_weight, present):
         k = len(classes)
-        pairwise = self._is_pairwise() or k == 2
+        pairwise = self._is_pairwise(k)
         if pairwise:
             D, scale, problems = _pair_layout(machines, rows.offsets, present)
             machines.widen(problems, k * (k - 1) // 2)
             _settle_absent(machines.intercept, present, k)
         else:
             D, scale = np.zeros((k, len(rows.rows))), None
-            D[present] = machines.beta
-            machines.widen(problems := present, k)
+            D[np.arange(k) if len(machines.beta) == k else present] = machines.beta
+            problems = present
+            if len(machines.objective) == len(present):
+                machines.widen(problems, k)
         support, raw, bound, group = rows.spread(D, machines.bound)
         coefficients = raw if scale is None else raw / scale[:, group]
         prob = _sigmoids(machines, rows, problems, k == 2) if self.probability else (np.empty(0), np.empty(0))
         self._keep(
             X, names, kernel, machines, support=support, coefficients=coefficients, bound=bound,
-            intercept=machines.intercept, counts=np.bincount(group, minlength=k), size=np.abs(raw),
-            sign=-1.0 if k == 2 and pairwise else 1.0, n_iter_=machines.n_iter.astype(np.int32), classes_=classes,
-            class_weight_=class_weight, _raw_coef=raw, _absent=np.setdiff1d(np.arange(k), present), _pairwise=pairwise,
-            _probA=prob[0], _probB=prob[1],
+            intercept=machines.intercept, counts=np.bincount(group, minlength=k), raw=raw,
+            sign=-1.0 if k == 2 and pairwise else 1.0, n_iter_=machines.n_iter.astype(np.int32),
+            classes_=classes, class_weight_=class_weight, _absent=np.flatnonzero(rows.offsets[1:] ==
+            rows.offsets[:-1]), _pairwise=pairwise, _probA=prob[0], _probB=prob[1],
         )  # fmt: skip
 
     def _get_coef(self):
@@ -210,7 +226,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         return list(self._n_support) if self._pairwise and len(self.classes_) > 2 else [len(self.support_)]
 
     def _values(self, X):
-        """Decisions of all problems, positive for the first class (or the one), (m, p), in the dtype of the results."""
+        """(m, p) decisions of all problems, positive for the first class of a pair, in the results' dtype."""
         k, m = len(self.classes_), n_rows(X)
         out = np.empty((m, len(self._intercept_)), self._dtype_of(X))
         step = max(1, _BATCH // (k * k))
@@ -240,14 +256,15 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         Parameters
         ----------
         X : array_like or sparse matrix of shape (m, d)
-            Rows; with a precomputed kernel the matrix against all training rows, or against the support vectors only.
+            Rows; with a precomputed kernel the matrix against all training rows, or against the support
+            vectors only.
 
         Returns
         -------
         ndarray of shape (m,), (m, k) or (m, k (k - 1) / 2)
-            With ``decision_function_shape="ovr"`` one column for each class: of pairs, the votes with the decisions as
-            fractions; else what was trained. With "ovo" one for each pair, positive for the first class. float32 if both the
-            training rows and these are.
+            With ``decision_function_shape="ovr"`` one column for each class: of pairs, the votes with the
+            decisions as fractions; else what was trained. With "ovo" one for each pair, positive for the
+            first class. float32 if both the training rows and these are.
 
         Raises
         ------

@@ -28,7 +28,8 @@ from ._canonical import canonical_rows, weighted_variance
 __all__ = ["SupportVectorMachine"]
 
 _NO_WEIGHT = "Invalid input - all samples have zero or negative weights."
-# Rows of all samples fit into so much: then nobody asks how much memory is free, which takes as long as a small fit.
+# Rows of all samples fit into so much: then nobody asks how much memory is free, which takes as long as a
+# small fit.
 _SMALL_CACHE = 2**26
 _SMALL = 1000
 # An eigenvalue below −this times the largest is no rounding.
@@ -52,7 +53,8 @@ class SupportVectorMachine(KernelEstimator):
         check_number("max_iter", self.max_iter, least=-1, integer=True)
         check_flag("shrinking", self.shrinking)
         check_flag("warm_start", self.warm_start)
-        n_threads(self.n_jobs)
+        if self.n_jobs is not None:
+            n_threads(self.n_jobs)
         for name, least in (("C", None), ("nu", None), ("epsilon", 0)):
             if hasattr(self, name):
                 above = 0 if least is None else None
@@ -89,13 +91,14 @@ class SupportVectorMachine(KernelEstimator):
         )
 
     def _variance(self, X, rows):
-        """That of X if every row counts once, so that gamma is scikit-learn's; else by weights, as repeated rows have it."""
+        """That of X if every row counts once; else by weights, so that a weight of 2 is the row twice."""
         with np.errstate(over="ignore", invalid="ignore"):
             plain = rows.members is None and (rows.weights == 1).all() and len(rows.rows) == X.shape[0]
             variance = variance_of(X) if plain else weighted_variance(X, rows)
         if not np.isfinite(variance):
             raise ValueError(
-                "The dual coefficients or intercepts are not finite: the variance of X, from which gamma='scale' comes, leaves "
+                "The dual coefficients or intercepts are not finite: the variance of X, from which "
+                "gamma='scale' comes, leaves "
                 "float64's range; scale the samples down first"
             )
         return variance
@@ -107,7 +110,10 @@ class SupportVectorMachine(KernelEstimator):
                 return checked, None
         if sp.issparse(X) and self._is_precomputed(self.kernel):
             raise TypeError("Sparse precomputed kernels are not supported; pass the matrix as K.toarray()")
-        return super()._training_samples(X)
+        X, names = super()._training_samples(X)
+        if self.kernel == "precomputed" or type(self.kernel) is Precomputed:
+            warn_if_indefinite(X)
+        return X, names
 
     def _query_samples(self, X):
         """X checked against the fit; of a kernel matrix the columns of the support vectors."""
@@ -118,12 +124,14 @@ class SupportVectorMachine(KernelEstimator):
         if sp.issparse(X):
             raise TypeError("Sparse precomputed kernels are not supported; pass the matrix as K.toarray()")
         n, n_support = self.shape_fit_[0], len(self.support_)
-        if np.ndim(X) == 2 and np.shape(X)[1] == n:
-            _check_feature_names(self, X, reset=False)
-        X = check_samples(X, owner=type(self).__name__)
+        given, X = X, check_samples(X, owner=type(self).__name__)
+        if X.shape[1] == n and type(given) is not np.ndarray:
+            _check_feature_names(self, given, reset=False)
         if X.shape[1] not in (n, n_support):
             raise ValueError(
-                f"X.shape[1] = {X.shape[1]} should be equal to {n}, the number of samples at training time (or to "
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {n} features as input: "
+                f"X.shape[1] = {X.shape[1]} should be equal to {n}, the number of samples at training time "
+                f"(or to "
                 f"{n_support}, that of the support vectors: K[:, model.support_])"
             )
         return X[:, self.support_] if X.shape[1] == n else X
@@ -138,7 +146,7 @@ class SupportVectorMachine(KernelEstimator):
         return check_weights(sample_weight, n)
 
     def _canonical(self, X, codes, n_groups, weights, targets=None):
-        """Distinct rows; of a kernel matrix, or of what is no matrix of numbers, all."""
+        """Distinct rows; of a kernel matrix, or of what is no matrix of numbers, all as they are."""
         numbers = isinstance(X, np.ndarray) or sp.issparse(X)
         merge = numbers and not self._is_precomputed(self.kernel)
         return canonical_rows(X, codes, n_groups, weights, targets=targets, merge=merge)
@@ -152,6 +160,31 @@ class SupportVectorMachine(KernelEstimator):
         self._judge(machines)
         return machines
 
+    def _solve_at_once(self, solve, kernel, *args):
+        """Run `all_at_once` likewise."""
+        options = self._options(0)
+        options.pop("shrinking")
+        if self.cache_size is None:
+            options["cache_bytes"] = None
+        with progress(self.verbose, type(self).__name__) as on_step:
+            machines = solve(kernel, *args, n_jobs=self.n_jobs, on_step=on_step, **options)
+        self._judge(machines)
+        return machines
+
+    def _last_coefficients(self, n, p, rows):
+        """(p, m) coefficients of the last fit by distinct row, if it is wanted and had this form."""
+        known = self.__dict__
+        if (
+            not self.warm_start
+            or "support_" not in known
+            or self.shape_fit_[0] != n
+            or len(self._raw_coef) != p
+        ):
+            return None
+        out = np.zeros((p, n))
+        out[:, self.support_] = self._raw_coef
+        return rows.gathered(out)
+
     def _judge(self, machines):
         """Raise for what has no solution."""
         status = machines.status
@@ -163,30 +196,34 @@ class SupportVectorMachine(KernelEstimator):
             raise ValueError(self._inseparable(bound))
         if (status == STATUS.index("not finite")).any() or not finite:
             raise ValueError(
-                "The dual coefficients or intercepts are not finite. The input data may contain large values and need to be "
+                "The dual coefficients or intercepts are not finite. The input data may contain large values "
+                "and need to be "
                 "preprocessed: scale the samples, or use kernel.normalize()"
             )
 
     def _inseparable(self, bound):
         return (
-            f"C=inf: the classes are not separable by this kernel (the margin is at most {bound:.1e}, which is rounding); "
+            f"C=inf: the classes are not separable by this kernel (the margin is at most {bound:.1e}, which "
+            f"is rounding); "
             "use a finite C"
         )
 
     def _warn(self, machines):
         """Say so where `tol` was not reached."""
         short = machines.status != STATUS.index("converged")
-        if not short.any():
+        if not short.any() or machines.extra.get("warned"):
             return
         gap = float(machines.kkt_gap[short].max())
         if (machines.status == STATUS.index("capped")).any():
             text = (
-                f"Solver terminated early (max_iter={self.max_iter}).  Consider pre-processing your data with StandardScaler "
+                f"Solver terminated early (max_iter={self.max_iter}).  Consider pre-processing your data "
+                f"with StandardScaler "
                 f"or MinMaxScaler. The gap reached is {gap:.1e}, and tol={self.tol:.1e}"
             )
         else:
             text = (
-                f"{type(self).__name__} stopped at a gap of {gap:.1e}, short of tol={self.tol:.1e}: rounding leaves no step "
+                f"{type(self).__name__} stopped at a gap of {gap:.1e}, short of tol={self.tol:.1e}: rounding "
+                f"leaves no step "
                 "that helps; raise tol, or scale the samples"
             )
         warnings.warn(text, ConvergenceWarning, stacklevel=4)
@@ -194,14 +231,28 @@ class SupportVectorMachine(KernelEstimator):
     # ---------------------------------------------------------------- attributes
 
     def _keep(
-        self, X, names, kernel, machines, *, support, coefficients, bound, intercept, counts, sign=1.0, **more
+        self,
+        X,
+        names,
+        kernel,
+        machines,
+        *,
+        support,
+        coefficients,
+        bound,
+        intercept,
+        counts,
+        sign=1.0,
+        raw=None,
+        **more,
     ):
         """Assign what the fit found, all at the end: a fit that fails leaves the estimator as it was."""
         dtype = X.dtype if getattr(X, "dtype", None) == np.float32 else np.dtype(np.float64)
         precomputed = self._is_precomputed(self.kernel)
         vectors = np.empty((0, 0), dtype) if precomputed else own_rows(X, support)
         public = (sign * coefficients).astype(dtype)
-        size = np.abs(coefficients) if "size" not in more else more.pop("size")
+        raw = coefficients if raw is None else raw
+        size = np.abs(raw)
         converged = machines.status == STATUS.index("converged")
         with np.errstate(divide="ignore"):
             margin = 1 / np.sqrt(machines.squared_norm)
@@ -222,6 +273,7 @@ class SupportVectorMachine(KernelEstimator):
             "margin_": margin,
             "hinge_loss_": machines.loss,
             "solver_used_": f"smo, {machines.rows}",
+            "_raw_coef": raw,
             "_dual_coef_": coefficients,
             "_intercept_": intercept,
             "_n_support": np.asarray(counts, dtype=np.int32),
@@ -256,10 +308,10 @@ class SupportVectorMachine(KernelEstimator):
     # ---------------------------------------------------------------- sums over support vectors
 
     def _products(self, X):
-        """Sums of the kernel with each segment's support vectors: (n_segments, m, p), p rows of coefficients."""
+        """Sums over each segment's support vectors, (n_segments, m, p) for p rows of coefficients."""
         V = np.ascontiguousarray(self._dual_coef_.T)
         counts = self._segments()
-        if sum(counts) != len(self.support_):
+        if sum(counts) != len(self.support_) or self._n_support.sum() != len(self.support_):
             raise ValueError(f"The internal representation of {type(self).__name__} was altered")
         out = np.zeros((len(counts), n_rows(X), V.shape[1]))
         start = 0
@@ -303,7 +355,8 @@ def warn_if_indefinite(K):
 
     Notes
     -----
-    The estimate is exact for small matrices; for others a few steps of Lanczos, which never lie below the least eigenvalue.
+    The estimate is exact for small matrices; for others a few steps of Lanczos, which never lie below the
+    least eigenvalue.
     """
     n = len(K)
     if n > _LANCZOS_UP_TO:
@@ -314,8 +367,10 @@ def warn_if_indefinite(K):
         values = _ritz_values(K)
     if values[0] < -_INDEFINITE * max(values[-1], -values[0]):
         warnings.warn(
-            f"the precomputed kernel matrix is not positive semidefinite: it has an eigenvalue of about {values[0]:.3g} (the "
-            f"largest is about {values[-1]:.3g}); the problem then may have several solutions, of which this is one",
+            f"the precomputed kernel matrix is not positive semidefinite: it has an eigenvalue of about "
+            f"{values[0]:.3g} (the "
+            f"largest is about {values[-1]:.3g}); the problem then may have several solutions, of which this "
+            f"is one",
             UserWarning,
             stacklevel=4,
         )

@@ -1,24 +1,146 @@
 """Support vector machines.
 
-Place on the way: ``solvers`` → ``_machines`` → ``_svm``, ``_svc`` → **svm**.
+Place on the way: ``solvers`` → ``_machines`` → ``_svm`` → ``_svc``, ``_svr`` → **svm**.
 """
 
-import numpy as np
-from sklearn.base import OutlierMixin, RegressorMixin
+import warnings
 
-from .._arrays import check_targets
-from ..kernels.prepared import n_rows
+import numpy as np
+
+from ._all_at_once import all_at_once
 from ._base import check_choice
 from ._canonical import equal_across
-from ._machines import c_machines, first_come, nu_machines, nu_regression, one_class, pairs_of, regression
+from ._machines import c_machines, nu_machines, pairs_of
 from ._svc import SupportVectorClassifier
-from ._svm import SupportVectorMachine, warn_if_indefinite
+from ._svr import SVR, NuSVR, OneClassSVM
 
 __all__ = ["SVC", "SVR", "NuSVC", "NuSVR", "OneClassSVM"]
 
 
 class SVC(SupportVectorClassifier):
-    """TODO."""
+    """Classification by the widest margin between classes in a kernel's feature space.
+
+    For each pair of classes it minimises ½‖w‖² + Σ Cᵢ ξᵢ over w, b and ξ ≥ 0 with yᵢ(wᵀφ(xᵢ) + b) ≥ 1 − ξᵢ,
+    by its dual. It takes the place of scikit-learn's ``SVC``.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        What a violation of the margin costs, larger than 0; infinity allows none (hard margin).
+    kernel : Kernel, str or callable, default="rbf"
+        An expression such as ``0.5 * RBF(2.0) + Polynomial(3)``; a name ("linear", "poly", "rbf",
+        "laplacian", "sigmoid", "cosine", "chi2", "fourier", "precomputed"); or a callable
+        ``f(X, Z, **kernel_params) -> (n, m)`` of two blocks of rows.
+    degree : int, default=3
+        For the names "poly" and "fourier".
+    gamma : float, "scale" or "auto", default="scale"
+        For names. "scale" is 1 / (n_features · X.var()), each row counted by its weight, "auto" is
+        1 / n_features; the number is fixed at `fit`.
+    coef0 : float, default=0.0
+        For the names "poly" and "sigmoid".
+    kernel_params : dict or None, default=None
+        Keyword arguments of a callable.
+    shrinking : bool, default=True
+        Whether samples that look settled are left alone until the end. It changes the time only.
+    probability : bool, default=False
+        Whether to fit `predict_proba`: sigmoids of the decisions about held-out samples of five folds.
+    tol : float, default=1e-3
+        By how much the optimality conditions (KKT) may be violated at the end.
+    cache_size : float or None, default=None
+        Megabytes for rows of the kernel matrix; None is half of the memory that is free.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of C by class. "balanced" is Σ of all weights over (number of classes · Σ of the class's).
+    verbose : bool, default=False
+        Show a progress bar with the gap.
+    max_iter : int, default=-1
+        Iterations of each problem at most; −1 for no limit of practical use.
+    multiclass : {"ovo", "ovr", "crammer-singer"}, default="ovo"
+        What is trained for more than two classes: pairs, each class against all others, or all in one problem
+        without intercepts.
+    decision_function_shape : {"ovr", "ovo"}, default="ovr"
+        Whether `decision_function` has one column for each class or for each pair.
+    break_ties : "auto" or bool, default="auto"
+        For pairs. "auto": `predict` returns the class of the largest `decision_function` value where it has a
+        column for each class. False: LIBSVM's vote, where of equal votes the first class wins. True: as
+        "auto", and an error with ``decision_function_shape="ovo"``.
+    warm_start : bool, default=False
+        Start from the coefficients of the last fit, where they are feasible.
+    n_jobs : int or None, default=None
+        Threads: None is OpenMP's setting or the cores available, −1 all cores. It changes nothing in the
+        results.
+    random_state : int, RandomState or None, default=None
+        Not used: nothing is drawn.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (k,)
+        Sorted labels.
+    support_ : ndarray of shape (s,)
+        The support vectors' rows at `fit`, by class.
+    support_vectors_ : ndarray, csr_array or list
+        Those rows, a copy; empty for a precomputed kernel.
+    n_support_ : ndarray of shape (k,)
+        How many each class has.
+    dual_coef_ : ndarray or csr_array of shape (k - 1, s)
+        yα in LIBSVM's layout: row b − 1 of the support vectors of class a, and row a of those of class b,
+        hold the pair (a, b), a < b. Otherwise of shape (k, s), a row for each class.
+    intercept_ : ndarray of shape (k (k - 1) / 2,), or (k,)
+        The mean over the support vectors on the margin; the middle of what is optimal where there is none.
+    coef_ : ndarray or csr_array of shape (k (k - 1) / 2, d), or (k, d)
+        w, for the linear kernel.
+    class_weight_ : ndarray of shape (k,)
+        Factors of C.
+    on_margin_ : ndarray of shape (s,)
+        Which support vectors have 0 < α < C in some problem.
+    objective_, primal_objective_, duality_gap_ : ndarray of shape (p,)
+        For each problem ½αᵀQα − Σα, then ½‖w‖² + Σ Cᵢξᵢ at the intercept, and their sum, which is ≥ 0.
+    kkt_gap_, converged_, n_iter_ : ndarray of shape (p,)
+        The violation reached, whether it is within `tol`, and the iterations.
+    margin_, hinge_loss_ : ndarray of shape (p,)
+        1 / ‖w‖, and Σ ξᵢ by weight, without C.
+    probA_, probB_ : ndarray of shape (p,)
+        The sigmoids 1 / (1 + exp(A f + B)); B is 0 for two classes.
+    kernel_ : Kernel
+        The expression that was used.
+    fit_status_ : int
+        0, or 1 where `max_iter` was reached.
+    solver_used_ : str
+        With the precision of the kernel's rows.
+    shape_fit_, n_features_in_, feature_names_in_
+        Of X at `fit`.
+
+    Raises
+    ------
+    ValueError
+        With ``C=inf`` if a pair of classes is not separable, with the equal rows or the bound on the margin
+        that prove it.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If `tol` was not reached, with the gap.
+
+    Notes
+    -----
+    Rows that are equal, with labels that are, are solved as one, in an order of their content: a weight of 2
+    is the row written twice, and the order of the rows has no influence.
+
+    References
+    ----------
+    LN14, kernel support vector machines; LINMA 4.4. Fan, Chen and Lin, Working set selection using second
+    order information for training support vector machines, JMLR 6, 2005.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mercer import SVC
+    >>> X = np.array([[0.0], [1.0], [3.0], [6.0]])
+    >>> model = SVC(C=np.inf, kernel="linear").fit(X, ["low", "low", "high", "high"])
+    >>> model.predict([[1.9], [2.1]]).tolist()
+    ['low', 'high']
+    >>> model.support_.tolist(), model.margin_.tolist()
+    ([2, 1], [1.0])
+    """
 
     def __init__(
         self,
@@ -66,28 +188,94 @@ class SVC(SupportVectorClassifier):
     def _check_parameters(self):
         super()._check_parameters()
         check_choice("multiclass", self.multiclass, ("ovo", "ovr", "crammer-singer"))
+        if self.probability and self.multiclass == "crammer-singer":
+            raise ValueError("probability=True needs machines of two sides: use multiclass='ovo' or 'ovr'")
 
-    def _is_pairwise(self):
-        return self.multiclass == "ovo"
+    def _is_pairwise(self, k):
+        return self.multiclass == "ovo" or (k == 2 and self.multiclass == "ovr")
 
     def _machines(self, kernel, X, rows, weights, codes, present, previous, folds):
         upper = self.C * weights
-        if np.isinf(self.C) and not isinstance(X, list) and not self._is_precomputed(self.kernel):
-            same = equal_across(X, rows.rows, codes)
-            if same is not None:
-                raise ValueError(
-                    f"C=inf: the classes are not separable, since rows {same[0]} and {same[1]} of X are equal and their labels "
-                    "are not; use a finite C, or drop one"
-                )
-        pairs = pairs_of(present) if self._is_pairwise() or len(rows.offsets) == 3 else None
-        start = _within(previous, rows, upper, pairs) if previous is not None else None
+        if np.isinf(self.C):
+            self._check_separable(X, rows, codes)
+        if self.multiclass == "crammer-singer":
+            return self._solve_at_once(all_at_once, kernel, X, rows, upper, weights, previous)
+        pairs = pairs_of(present) if self._is_pairwise(len(rows.offsets) - 1) else None
+        if pairs is None and previous is not None:
+            previous = [previous[group] for group in present]
         return self._solve(
-            c_machines, kernel, X, rows.groups, rows, upper, weights, pairs, folds=folds, start=start
+            c_machines, kernel, X, rows.groups, rows, upper, weights, pairs, folds=folds, previous=previous
         )
+
+    def _check_separable(self, X, rows, codes):
+        """Raise if equal rows have different labels: no kernel tells them apart."""
+        if isinstance(X, list) or self._is_precomputed(self.kernel):
+            return
+        same = equal_across(X, rows.rows, codes)
+        if same is not None:
+            raise ValueError(
+                f"C=inf: the classes are not separable, since rows {same[0]} and {same[1]} of X are equal "
+                f"and their "
+                "labels are not; use a finite C, or drop one"
+            )
 
 
 class NuSVC(SupportVectorClassifier):
-    """TODO."""
+    """Classification with a bound on the share of support vectors in place of a cost.
+
+    For each pair of classes it minimises ½‖w‖² − νρ Σ wᵢ + Σ wᵢ ξᵢ with yᵢ(wᵀφ(xᵢ) + b) ≥ ρ − ξᵢ, by its
+    dual, and divides w and b by ρ. It takes the place of scikit-learn's ``NuSVC``.
+
+    Parameters
+    ----------
+    nu : float, default=0.5
+        Lower bound of the share of support vectors, upper bound of that of rows inside of the margin, both by
+        weight. At most twice the smaller class's share in a pair.
+    kernel, degree, gamma, coef0, kernel_params
+        As for `SVC`.
+    shrinking, probability, tol, cache_size, verbose, max_iter, decision_function_shape, break_ties
+        As for `SVC`; `tol` is for the problem before the division by ρ.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the rows' weights by class.
+    warm_start, n_jobs, random_state
+        As for `SVC`.
+
+    Attributes
+    ----------
+    classes_, support_, support_vectors_, n_support_, dual_coef_, intercept_, coef_, class_weight_, on_margin_
+        As for `SVC`.
+    objective_, primal_objective_, duality_gap_ : ndarray of shape (p,)
+        Those of the problems above, before the division by ρ: ½αᵀQα is the first.
+    kkt_gap_, converged_, n_iter_, margin_, hinge_loss_, probA_, probB_, kernel_, fit_status_, solver_used_
+        As for `SVC`.
+    shape_fit_, n_features_in_, feature_names_in_
+        Of X at `fit`.
+
+    Raises
+    ------
+    ValueError
+        If nu is infeasible, with the largest that is not.
+
+    Warns
+    -----
+    UserWarning
+        If ρ is 0 for a pair of classes: their decisions then say nothing.
+    ConvergenceWarning
+        If `tol` was not reached, with the gap.
+
+    References
+    ----------
+    Schölkopf, Smola, Williamson and Bartlett, New support vector algorithms, Neural Computation 12, 2000.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mercer import NuSVC
+    >>> X = np.array([[0.0], [1.0], [3.0], [6.0]])
+    >>> model = NuSVC(nu=0.5, kernel="linear").fit(X, [-1, -1, 1, 1])
+    >>> model.predict([[1.5], [4.0]]).tolist()
+    [-1, 1]
+    """
 
     def __init__(
         self,
@@ -133,334 +321,25 @@ class NuSVC(SupportVectorClassifier):
     _one_class_hint = "specified nu is infeasible"
 
     def _machines(self, kernel, X, rows, weights, codes, present, previous, folds):
-        sums = np.add.reduceat(weights, rows.offsets[:-1][present])
         pairs = pairs_of(present)
-        feasible = min(
-            2 * min(sums[i], sums[j]) / (sums[i] + sums[j]) for i, j in pairs_of(range(len(present)))
-        )
+        sums = np.bincount(codes[rows.rows], weights, minlength=len(rows.offsets) - 1)
+        feasible = min(2 * min(sums[a], sums[b]) / (sums[a] + sums[b]) for a, b in pairs)
         if self.nu > feasible * (1 + 1e-12):
             raise ValueError(
-                f"specified nu is infeasible: nu={self.nu!r}, and the largest feasible nu is {feasible:.6g}, twice the smaller "
-                "share of a class (by weight) in a pair of classes"
+                f"specified nu is infeasible: nu={self.nu!r}, and the largest feasible nu is {feasible:.6g}, "
+                f"twice the "
+                "smaller share of a class (by weight) in a pair of classes"
             )
-        start = None
-        if previous is not None:
-            totals = [
-                self.nu * (weights[_at(rows, a)].sum() + weights[_at(rows, b)].sum()) / 2 for a, b in pairs
-            ]
-            start = [
-                _scaled(beta, total, rows, weights, pair)
-                for beta, total, pair in zip(previous, totals, pairs, strict=True)
-            ]
         machines = self._solve(
-            nu_machines, kernel, X, rows.groups, rows, weights, self.nu, pairs, folds=folds, start=start
+            nu_machines, kernel, X, rows.groups, rows, weights, self.nu, pairs, folds=folds, previous=previous
         )
-        return machines
-
-
-def _at(rows, group):
-    return slice(rows.offsets[group], rows.offsets[group + 1])
-
-
-def _within(previous, rows, upper, pairs):
-    """A start for C-SVC out of the last coefficients: scaled into the boxes; 0 where signs or sums do not fit."""
-    start = []
-    m = len(upper)
-    for index, beta in enumerate(previous):
-        if pairs is None:
-            group = (
-                np.flatnonzero(np.diff(rows.offsets))[index]
-                if len(previous) != len(rows.offsets) - 1
-                else index
+        flat = int(np.count_nonzero(machines.extra["rho"] != machines.scale))
+        if flat:
+            warnings.warn(
+                f"nu={self.nu!r} leaves no margin (rho = 0) in {flat} of {len(pairs)} pairs of classes, "
+                f"since their "
+                "reduced convex hulls meet: their decisions say nothing; raise nu",
+                UserWarning,
+                stacklevel=3,
             )
-            signs, box = np.full(m, -1.0), upper
-            signs[_at(rows, group)] = 1.0
-        else:
-            a, b = (_at(rows, group) for group in pairs[index])
-            signs = np.repeat([1.0, -1.0], [a.stop - a.start, b.stop - b.start])
-            box = np.concatenate([upper[a], upper[b]])
-        start.append(_into_box(beta, signs, box))
-    return start
-
-
-def _into_box(beta, signs, box):
-    size = np.abs(beta)
-    if (signs * beta < 0).any() or abs(beta.sum()) > 1e-9 * size.max(initial=0.0):
-        return np.zeros_like(beta)
-    used = size > 0
-    room = min(1.0, float(np.min(box[used] / size[used], initial=1.0)))
-    return np.clip(beta * room, -box, box)
-
-
-def _scaled(beta, total, rows, weights, pair):
-    """A start for ν-SVC: the last coefficients with sums of `total`; None where they do not fit."""
-    a, b = (_at(rows, group) for group in pair)
-    n_a, box = a.stop - a.start, np.concatenate([weights[a], weights[b]])
-    first, second = beta[:n_a].sum(), -beta[n_a:].sum()
-    if not (first > 0 and second > 0 and (beta[:n_a] >= 0).all() and (beta[n_a:] <= 0).all()):
-        return None
-    beta = np.concatenate([beta[:n_a] * (total / first), beta[n_a:] * (total / second)])
-    return beta if (np.abs(beta) <= box).all() else None
-
-
-class _Regressor(RegressorMixin, SupportVectorMachine):
-    """Base of `SVR` and `NuSVR`."""
-
-    def fit(self, X, y, sample_weight=None):
-        """Fit to targets.
-
-        Parameters
-        ----------
-        X : array_like or sparse matrix of shape (n, d)
-            Training rows; with a precomputed kernel the matrix (n, n); whatever a kernel of strings or sets, or a callable, takes.
-        y : array_like of shape (n,)
-            Targets.
-        sample_weight : array_like of shape (n,), float or None
-            Factors of each row's C. A weight of 2 is the row written twice; one of 0 or less is the row left out.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            For bad input, before any work, with argument, place and remedy; and for a problem without a solution.
-        """
-        self._check_parameters()
-        X, names = self._training_samples(X)
-        n = n_rows(X)
-        y = check_regression_targets(y, n, type(self).__name__)
-        weights = self._weights(sample_weight, n)
-        rows = self._canonical(X, None, 1, weights, y)
-        if self._is_precomputed(self.kernel):
-            warn_if_indefinite(X)
-        kernel = self._resolve_kernel(X, rows)
-        machines = self._machines(kernel, X, rows, y[rows.rows], rows.weights)
-        support, beta, bound, _ = rows.spread(machines.beta[0][None], machines.bound)
-        self._keep(
-            X, names, kernel, machines, support=support, coefficients=beta, bound=bound, intercept=machines.intercept,
-            counts=[len(support)], n_iter_=int(machines.n_iter[0]), **self._more(machines),
-        )  # fmt: skip
-        return self
-
-    def _more(self, machines):
-        return {}
-
-    def predict(self, X):
-        """Predicted targets, ``k(X, support_vectors_) @ dual_coef_[0] + intercept_``.
-
-        Parameters
-        ----------
-        X : array_like or sparse matrix of shape (m, d)
-            Rows; with a precomputed kernel the matrix against all training rows, or against the support vectors only.
-
-        Returns
-        -------
-        ndarray of shape (m,)
-            float32 if both the training rows and these are.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            For rows unlike the fit's.
-        """
-        return self._single_decision(X)
-
-    def _last(self, n, rows):
-        """β of the last fit by distinct row, if `warm_start` and there were as many rows."""
-        known = self.__dict__
-        if not self.warm_start or "support_" not in known or self.shape_fit_[0] != n:
-            return None
-        out = np.zeros(n)
-        out[self.support_] = self._dual_coef_[0]
-        return rows.gathered(out)
-
-
-def check_regression_targets(y, n, owner):
-    """Targets as float64 of shape (n,)."""
-    y = check_targets(y, n, owner=owner)
-    if y.ndim == 2:
-        from sklearn.utils import column_or_1d
-
-        y = column_or_1d(y, warn=True)
-    return y.astype(np.float64, copy=False)
-
-
-class SVR(_Regressor):
-    """TODO."""
-
-    def __init__(
-        self,
-        *,
-        kernel="rbf",
-        degree=3,
-        gamma="scale",
-        coef0=0.0,
-        kernel_params=None,
-        tol=1e-3,
-        C=1.0,
-        epsilon=0.1,
-        shrinking=True,
-        cache_size=None,
-        verbose=False,
-        max_iter=-1,
-        warm_start=False,
-        n_jobs=None,
-    ):
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.tol = tol
-        self.C = C
-        self.epsilon = epsilon
-        self.shrinking = shrinking
-        self.cache_size = cache_size
-        self.verbose = verbose
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-
-    def _machines(self, kernel, X, rows, y, weights):
-        upper = self.C * weights
-        last = self._last(n_rows(X), rows)
-        start = None if last is None else [_into_box(last, np.sign(last), upper)]
-        return self._solve(
-            regression, kernel, X, rows.groups, y, upper, weights, float(self.epsilon), start=start
-        )
-
-    def _inseparable(self, bound):
-        return (
-            f"C=inf: no function of this kernel comes within epsilon={self.epsilon!r} of every target (its slope has no limit); "
-            "use a finite C, or a larger epsilon"
-        )
-
-
-class NuSVR(_Regressor):
-    """TODO."""
-
-    def __init__(
-        self,
-        *,
-        nu=0.5,
-        C=1.0,
-        kernel="rbf",
-        degree=3,
-        gamma="scale",
-        coef0=0.0,
-        kernel_params=None,
-        shrinking=True,
-        tol=1e-3,
-        cache_size=None,
-        verbose=False,
-        max_iter=-1,
-        warm_start=False,
-        n_jobs=None,
-    ):
-        self.nu = nu
-        self.C = C
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.shrinking = shrinking
-        self.tol = tol
-        self.cache_size = cache_size
-        self.verbose = verbose
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-
-    def _machines(self, kernel, X, rows, y, weights):
-        upper = self.C * weights
-        last = self._last(n_rows(X), rows)
-        start = None if last is None else _two_parts(last, upper, self.nu * upper.sum() / 2)
-        groups = rows.groups * 2
-        return self._solve(nu_regression, kernel, X, groups, y, upper, weights, float(self.nu), start=start)
-
-    def _more(self, machines):
-        return {"epsilon_": machines.extra["epsilon"]}
-
-
-def _two_parts(beta, upper, total):
-    """α and −α* of given sums whose difference is β, if there are such."""
-    alpha, other = np.maximum(beta, 0), np.maximum(-beta, 0)
-    if (alpha > upper).any() or (other > upper).any() or max(alpha.sum(), other.sum()) > total:
-        return None
-    # The same to both, where there is room.
-    alpha_more = first_come(total - alpha.sum(), upper - np.maximum(alpha, other))
-    alpha, other = alpha + alpha_more, other + alpha_more
-    if abs(alpha.sum() - total) > 1e-9 * total or abs(other.sum() - total) > 1e-9 * total:
-        return None
-    return [np.concatenate([alpha, -other])]
-
-
-class OneClassSVM(OutlierMixin, SupportVectorMachine):
-    """TODO."""
-
-    def __init__(
-        self,
-        *,
-        kernel="rbf",
-        degree=3,
-        gamma="scale",
-        coef0=0.0,
-        kernel_params=None,
-        tol=1e-3,
-        nu=0.5,
-        shrinking=True,
-        cache_size=None,
-        verbose=False,
-        max_iter=-1,
-        warm_start=False,
-        n_jobs=None,
-    ):
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.tol = tol
-        self.nu = nu
-        self.shrinking = shrinking
-        self.cache_size = cache_size
-        self.verbose = verbose
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-
-    def fit(self, X, y=None, sample_weight=None):
-        """Fit to rows, most of which are regular."""
-        self._check_parameters()
-        X, names = self._training_samples(X)
-        n = n_rows(X)
-        weights = self._weights(sample_weight, n)
-        rows = self._canonical(X, None, 1, weights)
-        if self._is_precomputed(self.kernel):
-            warn_if_indefinite(X)
-        kernel = self._resolve_kernel(X, rows)
-        machines = self._solve(one_class, kernel, X, rows.groups, rows.weights, float(self.nu))
-        support, beta, bound, _ = rows.spread(machines.beta[0][None], machines.bound)
-        self._keep(
-            X, names, kernel, machines, support=support, coefficients=beta, bound=bound, intercept=machines.intercept,
-            counts=[len(support)], n_iter_=int(machines.n_iter[0]),
-        )  # fmt: skip
-        self.offset_ = -self.intercept_
-        return self
-
-    def decision_function(self, X):
-        """Positive for a row like most, negative for an outlier."""
-        return self._single_decision(X)
-
-    def score_samples(self, X):
-        """Decisions without the offset."""
-        return self.decision_function(X) + self.offset_
-
-    def predict(self, X):
-        """1 for a row like most, −1 for an outlier."""
-        return np.where(self.decision_function(X) > 0, 1, -1).astype(np.intp)
+        return machines

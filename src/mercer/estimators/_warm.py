@@ -1,0 +1,142 @@
+"""Feasible starts of the duals out of the coefficients of an earlier fit.
+
+Place on the way: an earlier fit → **warm** → ``_machines``.
+
+Any feasible start leads to the optimum; where signs, boxes or sums do not fit, the start is a cold one.
+"""
+
+import numpy as np
+
+__all__ = ["first_come", "start_c", "start_nu", "start_nu_regression", "start_regression", "start_sum"]
+
+# Of the largest coefficient: what rounding leaves of a sum that should be 0.
+_ROUNDING = 1e-9
+
+
+def first_come(total, upper):
+    """Coefficients that take `total` out of their boxes [0, upper], the first ones first (LIBSVM's start).
+
+    Parameters
+    ----------
+    total : float
+    upper : ndarray of shape (n,)
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    before = np.cumsum(upper) - upper
+    return np.clip(total - before, 0.0, upper)
+
+
+def _into_box(beta, signs, box):
+    """β of sum 0, made smaller until it fits its box; 0 where it cannot."""
+    size = np.abs(beta)
+    if (signs * beta < 0).any() or abs(beta.sum()) > _ROUNDING * size.max(initial=0.0):
+        return np.zeros_like(beta)
+    used = size > 0
+    room = min(1.0, float(np.min(box[used] / size[used], initial=1.0)))
+    return np.clip(beta * room, -box, box)
+
+
+def start_c(previous, members, signs, upper):
+    """Starts of C-SVC.
+
+    Parameters
+    ----------
+    previous : list of ndarray
+        β by problem.
+    members, signs : list of ndarray
+        The samples of each problem, and their labels ±1.
+    upper : ndarray of shape (m,)
+        C of each sample.
+
+    Returns
+    -------
+    list of ndarray
+    """
+    return [
+        _into_box(beta, sign, upper[index])
+        for beta, index, sign in zip(previous, members, signs, strict=True)
+    ]
+
+
+def start_nu(previous, members, signs, weights, nu):
+    """Starts of ν-SVC: β with both classes' sums as they must be; None where one does not fit.
+
+    Parameters
+    ----------
+    previous, members, signs
+        As for `start_c`.
+    weights : ndarray of shape (m,)
+    nu : float
+
+    Returns
+    -------
+    list of ndarray or None
+    """
+    starts = []
+    for beta, index, sign in zip(previous, members, signs, strict=True):
+        box = weights[index]
+        total = nu * box.sum() / 2
+        sums = [(sign * beta)[sign == side].sum() for side in (1, -1)]
+        if min(sums) <= 0 or (sign * beta < 0).any():
+            starts.append(None)
+            continue
+        beta = beta * np.where(sign > 0, total / sums[0], total / sums[1])
+        starts.append(beta if (np.abs(beta) <= box).all() else None)
+    return starts
+
+
+def start_regression(beta, upper):
+    """A start of ε-SVR.
+
+    Parameters
+    ----------
+    beta, upper : ndarray of shape (m,)
+
+    Returns
+    -------
+    list of one ndarray
+    """
+    return [_into_box(beta, np.sign(beta), upper)]
+
+
+def start_nu_regression(beta, upper, total):
+    """A start of ν-SVR: α and −α*, each of sum `total`, with β = α − α*; None if there is none.
+
+    Parameters
+    ----------
+    beta, upper : ndarray of shape (m,)
+    total : float
+
+    Returns
+    -------
+    list of one ndarray of shape (2m,), or None
+    """
+    size = np.abs(beta)
+    if (size > upper).any() or size.sum() > 2 * total or abs(beta.sum()) > _ROUNDING * size.max(initial=0.0):
+        return None
+    # The same to both, where there is room.
+    more = first_come(total - size.sum() / 2, upper - size)
+    alpha, other = np.maximum(beta, 0) + more, np.maximum(-beta, 0) + more
+    fits = max(abs(alpha.sum() - total), abs(other.sum() - total)) <= _ROUNDING * total
+    return [np.concatenate([alpha, -other])] if fits else None
+
+
+def start_sum(beta, upper, total):
+    """A start of one class: β ≥ 0 of sum `total`; None if it does not fit.
+
+    Parameters
+    ----------
+    beta, upper : ndarray of shape (m,)
+    total : float
+
+    Returns
+    -------
+    list of one ndarray, or None
+    """
+    if (beta < 0).any() or not beta.any():
+        return None
+    beta = beta * (total / beta.sum())
+    return [beta] if (beta <= upper).all() else None
