@@ -156,7 +156,8 @@ static double room_down(const Smo *smo, ptrdiff_t v)
 static int iterate(Smo *smo, int part)
 {
     const MercerTable *table = smo->dual->table;
-    const double floor = 4 * (table->element == 4 ? 0x1p-23 : 0x1p-52) * smo->dual->scale;
+    const double rounding = 4 * (table->element == 4 ? 0x1p-23 : 0x1p-52) * smo->dual->scale;
+    const double floor = rounding > 0 ? rounding : 1e-12;
     const ptrdiff_t i = smo->found[part].at_most, v = smo->variable[i];
     const char *row_i = dual_row(&smo->rows, smo->variable, i);
     const double rate = smo->F[i] + smo_up(smo, v), K_ii = smo_element(smo, smo->diagonal, i);
@@ -166,7 +167,7 @@ static int iterate(Smo *smo, int part)
     const ptrdiff_t w = smo->variable[j];
     const char *row_j = dual_row(&smo->rows, smo->variable, j);
     double curve = K_ii + smo_element(smo, smo->diagonal, j) - 2 * smo_element(smo, row_i, j);
-    curve = curve > floor ? curve : floor > 0 ? floor : 1e-12;
+    curve = curve > floor ? curve : floor;
     double t = (rate - (smo->F[j] + smo_down(smo, w))) / curve;
     const double up = room_up(smo, v), down = room_down(smo, w), old_v = smo->beta[v], old_w = smo->beta[w];
     t = t < up ? t : up;
@@ -301,6 +302,25 @@ static void set_bias(Smo *smo, int part)
     smo->job->least[part] = found->least;
 }
 
+/* What rounding left next to a bound or the kink is there: as a free variable it would set the bias. */
+static void snap(Smo *smo)
+{
+    double largest = 0;
+    for (ptrdiff_t v = 0; v < smo->size; v++)
+        largest = fabs(smo->beta[v]) > largest ? fabs(smo->beta[v]) : largest;
+    for (ptrdiff_t k = 0; k < smo->n; k++) {
+        const ptrdiff_t v = smo->variable[k];
+        if (v < 0)
+            continue;
+        const double range = smo->upper[v] - smo->lower[v], near = 1e-12 * (isinf(range) ? largest : range);
+        const double stops[] = {smo->lower[v], smo->upper[v], smo->job->epsilon > 0 ? 0 : smo->lower[v]};
+        for (int s = 0; s < 3; s++)
+            if (fabs(smo->beta[v] - stops[s]) <= near)
+                smo->beta[v] = stops[s];
+        smo_set_moves(smo, k);
+    }
+}
+
 static void finish(Smo *smo)
 {
     MercerDualJob *job = smo->job;
@@ -312,6 +332,7 @@ static void finish(Smo *smo)
         job->status = DUAL_STOPPED;
     if (job->status == DUAL_NO_MEMORY || job->status == DUAL_STOPPED)
         return;
+    snap(smo);
     look(smo);
     job->gap = gap_of(smo, &part);
     job->bound = unbounded(smo) ? margin_bound(smo) : INFINITY;
