@@ -111,6 +111,7 @@ typedef struct {
     const double *coefficients;
     ptrdiff_t n_columns, n_sources;
     double *F;
+    double *sums;                /* by column, for a matrix */
 } Subtraction;
 
 /* One tile of columns j0..j1 against all sources, into sum (tile). */
@@ -129,14 +130,21 @@ static void subtract_tile(const Subtraction *job, ptrdiff_t j0, ptrdiff_t j1, ch
     }
 }
 
+/* Columns k0..k1 of a matrix against all sources, into sums by column. */
 static void subtract_matrix(const Subtraction *job, ptrdiff_t k0, ptrdiff_t k1)
 {
     const MercerDual *dual = job->rows->dual;
+    const int32_t *column = job->run.column_of;
     for (ptrdiff_t i = 0; i < job->n_sources; i++) {
-        const char *row = (const char *)dual->matrix + (size_t)(job->sources[i] * dual->ld) * dual->table->element;
-        for (ptrdiff_t k = k0; k < k1; k++)
-            job->F[job->columns[k]] -= job->coefficients[i] * dual_value(row, job->run.column_of[k], dual->table->element);
+        const size_t at = (size_t)(job->sources[i] * dual->ld);
+        const double by = job->coefficients[i];
+        for (ptrdiff_t k = k0; dual->table->element == 4 && k < k1; k++)
+            job->sums[k] += by * (double)((const float *)dual->matrix + at)[column[k]];
+        for (ptrdiff_t k = k0; dual->table->element == 8 && k < k1; k++)
+            job->sums[k] += by * ((const double *)dual->matrix + at)[column[k]];
     }
+    for (ptrdiff_t k = k0; k < k1; k++)
+        job->F[job->columns[k]] -= job->sums[k];
 }
 
 static void subtract_part(void *context, int part, int thread)
@@ -170,9 +178,11 @@ int dual_rows_subtract(DualRows *rows, const int32_t *columns, ptrdiff_t n_colum
     int32_t *source_rows = malloc((size_t)(n_sources + 1) * sizeof(int32_t));
     Subtraction job = {.rows = rows, .columns = columns, .sources = source_rows, .coefficients = coefficients,
                        .n_columns = n_columns, .n_sources = n_sources, .F = F};
-    if (!from || !source_rows) {
+    job.sums = rows->dual->run ? NULL : calloc((size_t)n_columns + 1, sizeof(double));
+    if (!from || !source_rows || (!rows->dual->run && !job.sums)) {
         free(from);
         free(source_rows);
+        free(job.sums);
         return MERCER_NO_MEMORY;
     }
     for (ptrdiff_t k = 0; k < n_columns; k++)
@@ -186,6 +196,7 @@ int dual_rows_subtract(DualRows *rows, const int32_t *columns, ptrdiff_t n_colum
         subtract_part(&job, 0, 0);
     dual_release(&job.run);
     free(source_rows);
+    free(job.sums);
     return failed ? MERCER_NO_MEMORY : MERCER_OK;
 }
 

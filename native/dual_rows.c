@@ -192,8 +192,11 @@ static void fill_range(const Fill *job, const DualRange *range, ptrdiff_t j0, pt
     const char *row = (const char *)dual->matrix + (size_t)(job->layout_row * dual->ld) * size;
     if (!rows->is_gathered)
         memcpy(to + (size_t)j0 * size, row + (size_t)(range->at + j0) * size, (size_t)(j1 - j0) * size);
-    for (ptrdiff_t j = j0; rows->is_gathered && j < j1; j++)
-        memcpy(to + (size_t)j * size, row + (size_t)rows->gathered.column_of[j] * size, size);
+    const int32_t *column = rows->gathered.column_of;
+    for (ptrdiff_t j = j0; rows->is_gathered && size == 4 && j < j1; j++)
+        ((float *)to)[j] = ((const float *)row)[column[j]];
+    for (ptrdiff_t j = j0; rows->is_gathered && size == 8 && j < j1; j++)
+        ((double *)to)[j] = ((const double *)row)[column[j]];
 }
 
 static void fill_part(void *context, int part, int thread)
