@@ -8,6 +8,7 @@ single) problems, whose numbers stand one after another in flat arrays.
 
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,9 +49,8 @@ class Machines:
     rows : str
     scale : ndarray of shape (p,)
         ρ of a ν-SVC, else 1.
-    held_out : list of (decisions, samples) or None
-        Of problems of which parts were held out, by problem: decisions of the samples at the time they were
-        held out.
+    held_out : list of (decisions, labels, sides) or None
+        By problem, where parts were held out: the decisions about them from machines without them.
     extra : dict
         More that one machine has: "epsilon".
     """
@@ -111,47 +111,55 @@ def _reached(outcome, p):
     }
 
 
-class _Flat:
-    """Arrays of several problems one after another."""
+class Sides(NamedTuple):
+    """The samples of one problem, as parts of all distinct rows, each with one label.
 
-    def __init__(self, parts):
-        self.lengths = [len(part) for part in parts]
-        self.starts = np.cumsum([0, *self.lengths[:-1]])
-        self.values = np.concatenate(parts)
+    Attributes
+    ----------
+    parts : tuple of slice
+    signs : tuple of float
+        1 or −1.
+    """
 
-    def sums(self, values):
-        return np.add.reduceat(values, self.starts)
+    parts: tuple
+    signs: tuple
 
-    def least(self, values):
-        return np.minimum.reduceat(values, self.starts)
+    def take(self, values):
+        """Those of the problem's samples."""
+        return np.concatenate([values[part] for part in self.parts])
 
-    def repeat(self, values):
-        return np.repeat(values, self.lengths)
+    def labels(self):
+        """±1 by sample."""
+        return np.repeat(self.signs, [part.stop - part.start for part in self.parts])
+
+    def signed(self, values):
+        """Changes the signs of the problem's values to y·value, in place."""
+        at = 0
+        for part, sign in zip(self.parts, self.signs, strict=True):
+            end = at + part.stop - part.start
+            if sign < 0:
+                np.negative(values[at:end], out=values[at:end])
+            at = end
+        return values
 
 
 # ---------------------------------------------------------------- classification
 
 
 def _binary_jobs(offsets, pairs):
-    """Jobs of pairs of groups, the first of which has sign 1, and each one's samples and signs."""
-    jobs, samples, signs = [], [], []
-    places = [np.arange(a, b) for a, b in pairwise(offsets)]
-    for a, b in pairs:
-        jobs.append(DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)))
-        samples.append(np.concatenate([places[a], places[b]]))
-        signs.append(np.repeat([1.0, -1.0], [len(places[a]), len(places[b])]))
-    return jobs, samples, signs
+    """Jobs of pairs of groups, the first of which has sign 1, and their sides."""
+    groups = [slice(int(a), int(b)) for a, b in pairwise(offsets)]
+    jobs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)) for a, b in pairs]
+    return jobs, [Sides((groups[a], groups[b]), (1.0, -1.0)) for a, b in pairs]
 
 
 def _rest_jobs(offsets):
     """Jobs of each group that is there against all others; the box of each is a set of its own."""
     k, n = len(offsets) - 1, int(offsets[-1])
     present = np.flatnonzero(np.diff(offsets))
-    signs = np.full((len(present), n), -1.0)
-    for row, group in zip(signs, present, strict=True):
-        row[offsets[group] : offsets[group + 1]] = 1.0
     jobs = [DualJob((0, k), set=index) for index in range(len(present))]
-    return jobs, [np.arange(n)] * len(present), list(signs)
+    bounds = [(int(offsets[group]), int(offsets[group + 1])) for group in present]
+    return jobs, [Sides((slice(0, a), slice(a, b), slice(b, n)), (-1.0, 1.0, -1.0)) for a, b in bounds]
 
 
 def _with_folds(jobs, n_sets, folds):
@@ -198,62 +206,69 @@ def c_machines(samples, rows, upper, weights, pairs, *, folds=None, previous=Non
     LN14, the dual of the soft-margin machine.
     """
     if pairs is None:
-        jobs, members, signs = _rest_jobs(rows.offsets)
-        linear = np.stack(signs)
+        jobs, sides = _rest_jobs(rows.offsets)
+        linear = np.stack([side.labels() for side in sides])
         top = np.where(linear > 0, upper, 0.0)
         bottom = np.where(linear < 0, upper, 0.0)
     else:
-        jobs, members, signs = _binary_jobs(rows.offsets, pairs)
+        jobs, sides = _binary_jobs(rows.offsets, pairs)
         linear, top, bottom = np.ones((1, len(upper))), upper[None], np.zeros((1, len(upper)))
     p, n_sets = len(jobs), len(linear)
     top, bottom = _held_boxes(top, folds), _held_boxes(bottom, folds)
     jobs = _with_folds(jobs, n_sets, folds)
     start = None
     if previous is not None:
-        start = start_c(previous, members, signs, upper)
+        start = start_c(previous, sides, upper)
         start += [np.zeros(len(part)) for part in start] * (len(jobs) // p - 1)
     linear = np.tile(linear, (len(top) // n_sets, 1))
     outcome = samples.solve(jobs, linear, -bottom, top, start=start, fields=True, **options)
-    machines = _c_outcome(outcome, p, members, signs, upper, weights)
+    machines = _c_outcome(outcome, sides, upper, weights)
     if folds is not None:
-        machines.held_out = _held_out(outcome, p, members, signs, folds)
+        machines.held_out = [
+            _held_out(outcome, j, sides, folds, side.labels()) for j, side in enumerate(sides)
+        ]
     return machines
 
 
-def _c_outcome(outcome, p, members, signs, upper, weights):
-    beta, bias = outcome.beta[:p], outcome.bias[:p, 0]
-    flat = _Flat(beta)
-    s, at, F = np.concatenate(signs), np.concatenate(members), np.concatenate(outcome.field[:p])
-    size = flat.sums(np.abs(flat.values))
-    objective = outcome.objective[:p]
+def _c_outcome(outcome, sides, upper, weights):
+    p = len(sides)
+    bias, objective = outcome.bias[:p, 0], outcome.objective[:p]
+    size, loss, cost, room = np.zeros((4, p))
+    even, hard = (weights == weights[0]).all(), np.isinf(upper).any()
+    for j, side in enumerate(sides):
+        # c = y, hence y f = 1 − y (F − b)
+        short = side.signed(outcome.field[j] - bias[j])
+        room[j] = 1 - short.max() if hard else 1.0
+        slack = np.maximum(short, 0.0, out=short)
+        size[j] = np.abs(outcome.beta[j]).sum()
+        loss[j] = weights[0] * slack.sum() if even else (side.take(weights) * slack).sum()
+        cost[j] = 0.0 if hard else loss[j] * (upper[0] / weights[0])
     squared = np.maximum(2 * (objective + size), 0.0)
-    # c = y, hence y f = 1 − y (F − b)
-    short = s * (F - flat.repeat(bias))
-    slack = np.maximum(short, 0.0)
-    loss = flat.sums(weights[at] * slack)
-    if np.isinf(upper).any():
-        # without slack: the function scaled until every sample is at its margin or beyond
-        room = flat.least(1 - short)
-        primal = np.divide(0.5 * squared, np.square(room), out=np.full(p, np.inf), where=room > 1e-100)
-    else:
-        primal = 0.5 * squared + flat.sums(upper[at] * slack)
+    # A hard margin's function is scaled until every sample is at its margin or beyond.
+    primal = np.divide(0.5 * squared, np.square(room), out=np.full(p, np.inf), where=room > 1e-100) + cost
     return Machines(
-        beta=beta, intercept=bias, bound=upper, objective=objective, squared_norm=squared, loss=loss,
-        primal=primal, gap=np.maximum(primal + objective, 0.0), **_reached(outcome, p),
-    )  # fmt: skip
+        beta=outcome.beta[:p],
+        intercept=bias,
+        bound=upper,
+        objective=objective,
+        squared_norm=squared,
+        loss=loss,
+        primal=primal,
+        gap=np.maximum(primal + objective, 0.0),
+        **_reached(outcome, p),
+    )
 
 
-def _held_out(outcome, p, members, signs, folds):
-    """By problem the decision of each sample from the fold that held it out."""
-    found = []
-    for j in range(p):
-        own = folds[members[j]]
-        decisions = np.empty(len(own))
-        for f in range(int(folds.max()) + 1):
-            index, held = p * (f + 1) + j, own == f
-            decisions[held] = (signs[j] - outcome.field[index] + outcome.bias[index, 0])[held]
-        found.append((decisions, signs[j], members[j]))
-    return found
+def _held_out(outcome, j, sides, folds, linear, divisor=None):
+    """Decisions of problem j about its samples, each from the fold that held it out; labels; the sides."""
+    own, p = sides[j].take(folds), len(sides)
+    decisions = np.empty(len(own))
+    for f in range(int(folds.max()) + 1):
+        index, held = p * (f + 1) + j, own == f
+        bias = outcome.bias[index, 0] if divisor is None else outcome.bias[index].mean()
+        values = linear - outcome.field[index] + bias
+        decisions[held] = values[held] if divisor is None else values[held] / divisor[index]
+    return decisions, sides[j].labels(), sides[j]
 
 
 def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None, **options):
@@ -274,37 +289,37 @@ def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None,
     -------
     Machines
     """
-    jobs, members, signs = _binary_jobs(rows.offsets, pairs)
+    jobs, sides = _binary_jobs(rows.offsets, pairs)
     p = len(jobs)
     jobs = [job._replace(separate=True) for job in _with_folds(jobs, 1, folds)]
     top = _held_boxes(weights[None], folds)
-    begin = [None] * p if previous is None else start_nu(previous, members, signs, weights, nu)
+    begin = [None] * p if previous is None else start_nu(previous, sides, weights, nu)
     begin += [None] * (len(jobs) - p)
     for index, job in enumerate(jobs):
         if begin[index] is not None:
             continue
-        at, s = members[index % p], signs[index % p]
-        own = top[job.set][at]
-        sides = [own[s > 0], own[s < 0]]
+        first, second = (top[job.set][part] for part in sides[index % p].parts)
         # In a fold ν may be out of reach: then as much as there is.
-        total = min(nu * own.sum() / 2, sides[0].sum(), sides[1].sum())
-        begin[index] = np.concatenate([first_come(total, sides[0]), -first_come(total, sides[1])])
+        total = min(nu * (first.sum() + second.sum()) / 2, first.sum(), second.sum())
+        begin[index] = np.concatenate([first_come(total, first), -first_come(total, second)])
     zeros = np.zeros_like(top)
     outcome = samples.solve(jobs, zeros, zeros, top, start=begin, fields=True, **options)
-    return _nu_outcome(outcome, p, members, signs, weights, nu, folds)
+    return _nu_outcome(outcome, sides, weights, nu, folds)
 
 
-def _nu_outcome(outcome, p, members, signs, weights, nu, folds):
+def _nu_outcome(outcome, sides, weights, nu, folds):
+    p = len(sides)
     # y f = ρ at free samples, f = Kβ + b: minus their mean of Kβ is b − ρ on one side and b + ρ on the other.
     bias = outcome.bias.mean(axis=1)
     rho = (outcome.bias[:, 1] - outcome.bias[:, 0]) / 2
     divisor = np.where(rho > _NO_MARGIN * np.maximum(np.abs(outcome.bias).max(axis=1), 1.0), rho, 1.0)
-    flat = _Flat(outcome.beta[:p])
-    s, at, F = np.concatenate(signs), np.concatenate(members), np.concatenate(outcome.field[:p])
     objective = outcome.objective[:p]
-    slack = np.maximum(flat.repeat(rho[:p]) - s * (flat.repeat(bias[:p]) - F), 0.0)
-    loss = flat.sums(weights[at] * slack)
-    share = nu * np.array([weights[index].sum() for index in members])
+    loss, share = np.zeros((2, p))
+    for j, side in enumerate(sides):
+        own = side.take(weights)
+        short = rho[j] - side.signed(bias[j] - outcome.field[j])
+        loss[j] = (own * np.maximum(short, 0.0)).sum()
+        share[j] = nu * own.sum()
     primal = np.maximum(objective, 0.0) - rho[:p] * share + loss
     machines = Machines(
         beta=outcome.beta[:p],
@@ -320,13 +335,7 @@ def _nu_outcome(outcome, p, members, signs, weights, nu, folds):
     )
     machines.extra["rho"] = rho[:p]
     if folds is not None:
-        machines.held_out = []
-        for j in range(p):
-            own, decisions = folds[members[j]], np.empty(len(members[j]))
-            for f in range(int(folds.max()) + 1):
-                index, held = p * (f + 1) + j, own == f
-                decisions[held] = ((bias[index] - outcome.field[index]) / divisor[index])[held]
-            machines.held_out.append((decisions, signs[j], members[j]))
+        machines.held_out = [_held_out(outcome, j, sides, folds, 0.0, divisor) for j in range(p)]
     return machines
 
 

@@ -430,8 +430,8 @@ def _settle_absent(intercept, present, k):
 def _sigmoids(machines, rows, problems, two_classes):
     """A and B of each problem, from decisions about samples that were held out."""
     A, B = np.zeros((2, len(machines.intercept)))
-    for place, (decisions, signs, members) in zip(problems, machines.held_out, strict=True):
+    for place, (decisions, labels, side) in zip(problems, machines.held_out, strict=True):
         A[place], B[place] = fit_sigmoid(
-            decisions, signs > 0, rows.weights[members], through_half=two_classes
+            decisions, labels > 0, side.take(rows.weights), through_half=two_classes
         )
     return A, B

@@ -40,6 +40,9 @@ _LANCZOS_STEPS, _LANCZOS_UP_TO = 16, 4000
 class SupportVectorMachine(KernelEstimator):
     """Base of the five machines."""
 
+    # Frames from a warning about the samples up to the caller of fit.
+    _fit_depth = 4
+
     # ---------------------------------------------------------------- parameters
 
     def _check_parameters(self):
@@ -112,7 +115,7 @@ class SupportVectorMachine(KernelEstimator):
             raise TypeError("Sparse precomputed kernels are not supported; pass the matrix as K.toarray()")
         X, names = super()._training_samples(X)
         if self.kernel == "precomputed" or type(self.kernel) is Precomputed:
-            warn_if_indefinite(X)
+            warn_if_indefinite(X, self._fit_depth)
         return X, names
 
     def _query_samples(self, X):
@@ -226,7 +229,7 @@ class SupportVectorMachine(KernelEstimator):
                 f"leaves no step "
                 "that helps; raise tol, or scale the samples"
             )
-        warnings.warn(text, ConvergenceWarning, stacklevel=4)
+        warnings.warn(text, ConvergenceWarning, stacklevel=5)
 
     # ---------------------------------------------------------------- attributes
 
@@ -346,12 +349,14 @@ class SupportVectorMachine(KernelEstimator):
         return values.astype(self._dtype_of(X), copy=False)
 
 
-def warn_if_indefinite(K):
+def warn_if_indefinite(K, stacklevel=2):
     """Warn where a kernel matrix that was given has a negative eigenvalue.
 
     Parameters
     ----------
     K : ndarray of shape (n, n)
+    stacklevel : int
+        As in ``warnings.warn``.
 
     Notes
     -----
@@ -372,7 +377,7 @@ def warn_if_indefinite(K):
             f"largest is about {values[-1]:.3g}); the problem then may have several solutions, of which this "
             f"is one",
             UserWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
 
 

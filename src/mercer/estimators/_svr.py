@@ -18,6 +18,8 @@ __all__ = ["SVR", "NuSVR", "OneClassSVM"]
 class _OneFunction(SupportVectorMachine):
     """Base of machines with one problem."""
 
+    _fit_depth = 5
+
     def _fit(self, X, targets, sample_weight):
         self._check_parameters()
         X, names = self._training_samples(X)

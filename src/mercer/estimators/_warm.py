@@ -39,15 +39,15 @@ def _into_box(beta, signs, box):
     return np.clip(beta * room, -box, box)
 
 
-def start_c(previous, members, signs, upper):
+def start_c(previous, sides, upper):
     """Starts of C-SVC.
 
     Parameters
     ----------
     previous : list of ndarray
         β by problem.
-    members, signs : list of ndarray
-        The samples of each problem, and their labels ±1.
+    sides : list of Sides
+        The samples of each problem, and their labels.
     upper : ndarray of shape (m,)
         C of each sample.
 
@@ -56,17 +56,16 @@ def start_c(previous, members, signs, upper):
     list of ndarray
     """
     return [
-        _into_box(beta, sign, upper[index])
-        for beta, index, sign in zip(previous, members, signs, strict=True)
+        _into_box(beta, side.labels(), side.take(upper)) for beta, side in zip(previous, sides, strict=True)
     ]
 
 
-def start_nu(previous, members, signs, weights, nu):
+def start_nu(previous, sides, weights, nu):
     """Starts of ν-SVC: β with both classes' sums as they must be; None where one does not fit.
 
     Parameters
     ----------
-    previous, members, signs
+    previous, sides
         As for `start_c`.
     weights : ndarray of shape (m,)
     nu : float
@@ -76,10 +75,10 @@ def start_nu(previous, members, signs, weights, nu):
     list of ndarray or None
     """
     starts = []
-    for beta, index, sign in zip(previous, members, signs, strict=True):
-        box = weights[index]
+    for beta, side in zip(previous, sides, strict=True):
+        box, sign = side.take(weights), side.labels()
         total = nu * box.sum() / 2
-        sums = [(sign * beta)[sign == side].sum() for side in (1, -1)]
+        sums = [(sign * beta)[sign == each].sum() for each in (1, -1)]
         if min(sums) <= 0 or (sign * beta < 0).any():
             starts.append(None)
             continue
