@@ -302,18 +302,15 @@ def weighted_variance(X, rows):
     Returns
     -------
     float
-        Exactly 0 where all entries are equal.
     """
-    block, w = X[rows.rows], rows.weights / rows.weights.sum()
+    block, w = X[rows.rows], rows.weights.astype(np.longdouble)
+    total = w.sum() * block.shape[1]
+    # Extended sums round to the same number for any storage.
     if sparse.issparse(block):
-        w_entry, values = np.repeat(w, np.diff(block.indptr)), block.data.astype(np.float64)
-        d = block.shape[1]
-        if values.size in (0, block.shape[0] * d) and (not values.size or np.ptp(values) == 0):
-            return 0.0
-        mean = w_entry @ values / d
-        return float((w_entry @ np.square(values - mean) + (d - w_entry.sum()) * mean**2) / d)
-    if block.min() == block.max():
-        return 0.0
+        values, w = block.data.astype(np.float64), np.repeat(w, np.diff(block.indptr))
+        mean = float((w @ values.astype(np.longdouble)) / total)
+        squares = w @ np.square(values - mean).astype(np.longdouble) + (total - w.sum()) * np.square(mean)
+        return float(squares / total)
     block = block.astype(np.float64, copy=False)
-    mean = float((w @ block).mean())
-    return float((w @ np.square(block - mean)).mean())
+    mean = float((w @ block.sum(axis=1, dtype=np.longdouble)) / total)
+    return float((w @ np.square(block - mean).sum(axis=1, dtype=np.longdouble)) / total)

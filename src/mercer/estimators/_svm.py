@@ -4,7 +4,7 @@ Place on the way: ``solvers`` → ``_machines`` → **_svm** → ``svm``.
 """
 
 import warnings
-from functools import partial
+from functools import update_wrapper
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,9 +32,30 @@ _NO_WEIGHT = "Invalid input - all samples have zero or negative weights."
 # small fit.
 _SMALL_CACHE = 2**26
 _SMALL = 1000
+# Entries of a sparse matrix that is made dense for the solver, which packs dense panels anyway.
+_DENSE_UP_TO = 2**20
 # An eigenvalue below −this times the largest is no rounding.
 _INDEFINITE = 1e-6
 _LANCZOS_STEPS, _LANCZOS_UP_TO = 16, 4000
+
+
+class _Blocks:
+    """A callable kernel with its keyword arguments; a sparse matrix that it returns becomes an array."""
+
+    def __init__(self, function, params):
+        self.function, self.params = function, dict(params or {})
+        update_wrapper(self, function, updated=())
+
+    def __call__(self, X, Z):
+        K = self.function(X, Z, **self.params)
+        return K.toarray() if sp.issparse(K) else K
+
+    def __eq__(self, other):
+        same = isinstance(other, _Blocks) and self.function == other.function
+        return same and self.params == other.params
+
+    def __hash__(self):
+        return hash((_Blocks, self.function, tuple(sorted(self.params))))
 
 
 class SupportVectorMachine(KernelEstimator):
@@ -84,8 +105,7 @@ class SupportVectorMachine(KernelEstimator):
         if isinstance(self.kernel, Kernel):
             return self.kernel
         if self._is_function():
-            params = self.kernel_params
-            return FunctionKernel(partial(self.kernel, **params) if params else self.kernel)
+            return FunctionKernel(_Blocks(self.kernel, self.kernel_params))
         variance = (
             self._variance(X, rows) if self._gamma_is_scale() and self.kernel != "precomputed" else None
         )
@@ -156,6 +176,8 @@ class SupportVectorMachine(KernelEstimator):
 
     def _solve(self, solve, kernel, X, groups, *args, **kwargs):
         """Run one function of `_machines`, with a progress bar."""
+        if sp.issparse(X) and X.shape[0] * X.shape[1] <= _DENSE_UP_TO and "any" not in kernel._readers():
+            X = X.toarray()  # faster, and then storage changes no digit
         samples = DualSamples(kernel, X, groups, n_threads=self.n_jobs)
         with progress(self.verbose, type(self).__name__) as on_step:
             options = self._options(sum(map(len, groups)))

@@ -423,8 +423,12 @@ class OneClassSVM(OutlierMixin, _OneFunction):
     def _machines(self, kernel, X, rows, y, previous):
         return self._solve(one_class, kernel, X, rows.groups, rows.weights, float(self.nu), previous=previous)
 
-    def _more(self, machines):
-        return {"offset_": -machines.intercept}
+    @property
+    def offset_(self):
+        """ρ, the score of what lies between regular rows and outliers: ``-intercept_``."""
+        if "support_" not in self.__dict__:
+            raise AttributeError("OneClassSVM is not fitted: there is no offset_")
+        return -self.intercept_
 
     def decision_function(self, X):
         """Scores less ρ: positive for a row like most, negative for an outlier.
