@@ -113,7 +113,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         if len(present) < 2:
             raise ValueError(
                 "Invalid input - all samples with positive weights belong to the same class"
-                f" ({classes[present[0]]!r}); {self._one_class_hint}"
+                f" ({classes.tolist()[present[0]]!r}); {self._one_class_hint}"
             )
         own = rows.weights * np.repeat(class_weight, np.diff(rows.offsets))
         kernel = self._resolve_kernel(X, rows)
