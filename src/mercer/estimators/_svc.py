@@ -58,7 +58,8 @@ def encode_labels(y, n, owner):
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f"The number of classes has to be greater than one; got {len(classes)} class ({classes.tolist()[0]!r} "
+            f"The number of classes has to be greater than one; got {len(classes)} class "
+            f"({classes.tolist()[0]!r} "
             f"only)"
         )
     return classes, codes
