@@ -22,6 +22,13 @@ NO_WEIGHT = "Invalid input - all samples have zero or negative weights"
 ONE_LABEL = "Invalid input - all samples with positive weights belong to the same class"
 
 
+def _id(value):
+    """A name that is the same in each process: a function's repr has its address."""
+    if not isinstance(value, dict):
+        return ""
+    return "-".join(f"{name}={'function' if callable(item) else item}" for name, item in value.items())
+
+
 class TestParameters:
     @pytest.mark.parametrize("machine", [SVC, SVR, NuSVR])
     @pytest.mark.parametrize("C", [0, 0.0, -1.0, np.nan, -np.inf])
@@ -63,7 +70,7 @@ class TestParameters:
             ({"n_jobs": 0}, ValueError, "n_jobs"),
             ({"kernel": lambda x, z: x[:, :1]}, ValueError, "shape"),
         ],
-        ids=lambda value: str(value) if isinstance(value, dict) else "",
+        ids=_id,
     )
     def test_shared_ones(self, machine, params, error, message):
         with pytest.raises(error, match=message):

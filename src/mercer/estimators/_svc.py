@@ -16,6 +16,7 @@ from .._arrays import check_targets
 from ..kernels.prepared import n_rows, take_rows
 from ..solvers.platt import fit_sigmoid, sigmoid
 from ._base import check_choice, check_flag, check_number
+from ._certain import certain_argmax, certain_votes
 from ._machines import pairs_of
 from ._one_against_one import couple, decisions_by_class, pair_decisions, votes
 from ._svm import SupportVectorMachine
@@ -301,12 +302,53 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
             raise ValueError(
                 "break_ties must be False when decision_function_shape is 'ovo' ('auto' will do, too)"
             )
-        X, k = self._query_samples(X), len(self.classes_)
+        X = self._query_samples(X)
+        m = n_rows(X)
+        step = max(1, _BATCH // len(self.classes_) ** 2)
+        labels = np.empty(m, np.intp)
+        for start in range(0, m, step):
+            part = slice(start, start + step)
+            labels[part] = self._labels(X if m <= step else take_rows(X, part))
+        return self.classes_[labels]
+
+    def _labels(self, X):
+        """Which class each row is of: by float32 decisions, and exact ones where these leave a doubt."""
+        rounded = self._rounded_products(X)
+        if rounded is None:
+            return self._exact_labels(X)
+        labels, certain = self._certain_labels(*rounded)
+        doubtful = np.flatnonzero(~certain)
+        if doubtful.size:
+            labels[doubtful] = self._exact_labels(take_rows(X, doubtful))
+        return labels
+
+    def _exact_labels(self, X):
+        k = len(self.classes_)
         if k == 2:
-            return self.classes_[(self._by_class(X) > 0).astype(np.intp)]
-        if not self._pairwise or (self.break_ties and self.decision_function_shape == "ovr"):
-            return self.classes_[np.argmax(self._by_class(X), axis=1)]
-        return self.classes_[np.argmax(votes(self._values(X), k), axis=1)]
+            return (self._by_class(X) > 0).astype(np.intp)
+        if not self._pairwise or self._breaks_ties():
+            return np.argmax(self._by_class(X), axis=1)
+        return np.argmax(votes(self._values(X), k), axis=1)
+
+    def _breaks_ties(self):
+        return bool(self.break_ties) and self.decision_function_shape == "ovr"
+
+    def _certain_labels(self, products, error):
+        """Labels by products of kernel values with such an error, and whether it leaves them as they are."""
+        k, intercept = len(self.classes_), self._intercept_.astype(np.float64)
+        ends = np.cumsum(self._segments())
+        sizes = np.abs(self._dual_coef_).astype(np.float64).cumsum(axis=1)
+        sums = np.diff(sizes[:, ends - 1], axis=1, prepend=0.0).T[:, None]  # by segment, as products
+        if len(products) > 1:
+            values = pair_decisions(products, intercept)
+            bounds = error * pair_decisions(sums, np.zeros_like(intercept))[0]
+            return certain_votes(values, bounds, k, break_ties=self._breaks_ties())
+        values, bounds = products[0] + intercept, error * sums[0, 0]
+        if self._pairwise:
+            return (values[:, 0] < 0).astype(np.intp), np.abs(values[:, 0]) > bounds[0]
+        present = np.setdiff1d(np.arange(k), self._absent)
+        best, certain = certain_argmax(values[:, present], bounds[present])
+        return present[best], certain
 
     # ---------------------------------------------------------------- probabilities
 

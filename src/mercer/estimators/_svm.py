@@ -20,10 +20,11 @@ from ..kernels.base import Kernel
 from ..kernels.dot_product import Linear
 from ..kernels.names import from_name, variance_of
 from ..kernels.precomputed import FunctionKernel, Precomputed
-from ..kernels.prepared import n_rows, take_rows
+from ..kernels.prepared import n_rows
 from ..solvers.dual import STATUS, DualSamples
 from ._base import KernelEstimator, check_flag, check_number, own_rows
 from ._canonical import canonical_rows, weighted_variance
+from ._expansion import Expansion
 
 __all__ = ["SupportVectorMachine"]
 
@@ -37,6 +38,10 @@ _DENSE_UP_TO = 2**20
 # An eigenvalue below −this times the largest is no rounding.
 _INDEFINITE = 1e-6
 _LANCZOS_STEPS, _LANCZOS_UP_TO = 16, 4000
+# From so many kernel values on labels are decided by rounded ones, where these leave no doubt.
+_ROUNDED_FROM = 2e5
+# The largest error of a kernel value over that of some of them; sums within a tile are rounded, too.
+_SAFETY = 6.0
 
 
 class _Blocks:
@@ -306,6 +311,8 @@ class SupportVectorMachine(KernelEstimator):
             **more,
         }
         self.__dict__.update(kept)
+        precomputed = self._is_precomputed(self.kernel)
+        self._packed = None if precomputed else Expansion(kernel, kept["support_vectors_"], self._segments())
         self._set_features(X, names)
         self._warn(machines)
 
@@ -334,26 +341,40 @@ class SupportVectorMachine(KernelEstimator):
 
     def _products(self, X):
         """Sums over each segment's support vectors, (n_segments, m, p) for p rows of coefficients."""
-        V = np.ascontiguousarray(self._dual_coef_.T)
         counts = self._segments()
         if sum(counts) != len(self.support_) or self._n_support.sum() != len(self.support_):
             raise ValueError(f"The internal representation of {type(self).__name__} was altered")
+        if not self._is_precomputed(self.kernel):
+            return self._expansion()(X, self._dual_coef_, self.n_jobs)
+        V = np.ascontiguousarray(self._dual_coef_.T)
         out = np.zeros((len(counts), n_rows(X), V.shape[1]))
-        start = 0
-        for segment, count in zip(out, counts, strict=True):
-            part = slice(start, start + count)
-            start += count
-            if not count:
-                continue
-            if type(self.kernel_) is Precomputed:
+        ends = np.cumsum(counts)
+        for segment, end, count in zip(out, ends, counts, strict=True):
+            part = slice(end - count, end)
+            if count and type(self.kernel_) is Precomputed:
                 segment[...] = X[:, part] @ V[part]
-            elif self._is_precomputed(self.kernel):
+            elif count:
                 Z = np.broadcast_to(np.zeros(1), (count, count))
                 segment[...] = Gram(self.kernel_, X[:, part], Z, n_threads=self.n_jobs) @ V[part]
-            else:
-                Z = take_rows(self.support_vectors_, part)
-                segment[...] = Gram(self.kernel_, X, Z, n_threads=self.n_jobs) @ V[part]
         return out
+
+    def _expansion(self):
+        """The support vectors, packed for products once they are wanted."""
+        known = self.__dict__.get("_packed")
+        if known is None or known.samples is not self.support_vectors_:  # somebody put others there
+            known = Expansion(self.kernel_, self.support_vectors_, self._segments())
+        return known
+
+    def _rounded_products(self, X):
+        """Products in float32 and how far a kernel value is off at most; None where that would not pay."""
+        if self._is_precomputed(self.kernel) or n_rows(X) * len(self.support_) < _ROUNDED_FROM:
+            return None
+        expansion = self._expansion()
+        if not expansion.has_single or sum(expansion.counts) != self._dual_coef_.shape[1]:
+            return None
+        error = _SAFETY * expansion.rounding(X)
+        products = expansion.single(X, self._dual_coef_, self.n_jobs) if np.isfinite(error) else None
+        return None if products is None else (products, error)
 
     def _segments(self):
         """Numbers of adjacent support vectors whose sums are wanted apart."""

@@ -21,7 +21,7 @@ from .._arrays import available_memory, check_output
 from .._threads import n_threads as count_threads
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import cast_side, sides, single_side, take_rows
-from ..kernels.program import LeafKind
+from ..kernels.program import LeafKind, Side
 
 __all__ = ["DualJob", "DualOutcome", "DualSamples", "STATUS"]
 
@@ -34,6 +34,8 @@ _DOUBLE_UP_TO = 1000
 _PROBE = 48
 # Rows of a matrix that are put in order at a time.
 _STRIP = 512
+# Rows of a whole matrix that are computed together.
+_BLOCK = 256
 # Below so many pairs of samples a second thread costs more than it brings.
 _PARALLEL_FROM = 3e5
 
@@ -169,6 +171,40 @@ class DualSamples:
             error = float(np.max(np.abs(K - K32)))
         return max(_least_rounding(np.max(np.abs(K))), error) if np.isfinite(error) else np.inf
 
+    def hold(self, dtype, *, on_step=None):
+        """Have the whole kernel matrix in memory, for many problems over these samples.
+
+        Parameters
+        ----------
+        dtype : dtype
+            Of the rows. float32 entries are those of float64 rounded, as LIBSVM's are.
+        on_step : callable or None
+            Called now and then; may raise.
+
+        Returns
+        -------
+        matrix : ndarray of shape (N, N)
+            From which `solve` with this dtype reads from now on.
+        places : ndarray of shape (n,)
+            Where in it the samples are, in the order of the groups. What is in between is of no use.
+        """
+        layout = self._layout(np.dtype(dtype))
+        if layout.run is not None:
+            _, step = _native.dual_units(layout.dtype)
+            matrix = _native.empty((layout.n, layout.n + step), layout.dtype, self.n_threads)
+            matrix[:, layout.n :] = 0
+            side, _ = sides(self.program, take_rows(self._X, layout.order))
+            _fill(
+                self.program,
+                cast_side(side, np.dtype(np.float64)),
+                matrix[:, : layout.n],
+                self.n_threads,
+                on_step,
+            )
+            layout.run, layout.matrix = None, matrix
+            layout.diagonal = matrix.diagonal().copy()
+        return layout.matrix[:, : layout.n], layout.places
+
     # ---------------------------------------------------------------- solving
 
     def solve(
@@ -241,9 +277,10 @@ class DualSamples:
     def _made_sure(self, outcome, rounding, jobs, box, options):
         """Go on in float64 with problems whose gradient float32 rows may have put off by a part of `tol`.
 
-        Errors of the entries are independent: that of K β is about their size times |β|₂.
+        Errors of the entries are independent: the largest of K β is about the largest of theirs times |β|₂.
         """
-        noise = np.array([2 * rounding * np.linalg.norm(beta) for beta in outcome.beta])
+        # no BLAS, whose threads would wake up for it
+        noise = rounding * np.sqrt([np.square(beta).sum() for beta in outcome.beta])
         again = np.flatnonzero((noise > options[0] / 2) | (outcome.status == STATUS.index("stalled")))
         if not again.size:
             return outcome
@@ -363,3 +400,24 @@ class _Layout:
             rows=str(self.dtype),
             **{name: table[name].copy() for name in names},
         )
+
+
+def _fill(program, side, out, n_threads, on_step):
+    """Write the kernel matrix of one side, by blocks of rows; what is below the diagonal is mirrored."""
+    n = side.n
+    buffer = np.empty(_BLOCK * n)
+    for start in range(0, n, _BLOCK):
+        if on_step is not None:
+            on_step()
+        end = min(start + _BLOCK, n)
+        block = buffer[: (end - start) * (n - start)].reshape(end - start, n - start)
+        left, right = _part(side, start, end), _part(side, start, n)
+        _native.gram(program, left, right, block, n_threads=n_threads)
+        with np.errstate(over="ignore"):
+            out[start:end, start:] = block
+            out[end:, start:end] = block[:, end - start :].T
+
+
+def _part(side, start, end):
+    features = [None if F is None else F[start:end] for F in side.features]
+    return Side(end - start, features, np.asarray(side.vecs)[:, start:end])
