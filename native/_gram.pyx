@@ -102,7 +102,7 @@ cdef extern from "mercer.h" nogil:
     int mercer_gram(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t ldo,
                     MercerState *state, double pause_after, int n_threads) noexcept
     int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p,
-                            ptrdiff_t n_parts, const ptrdiff_t *bounds, MercerState *state) noexcept
+                            ptrdiff_t n_parts, const ptrdiff_t *bounds, double *out, MercerState *state) noexcept
     int mercer_matmul(const MercerRun *run, const MercerTable *table, MercerState *state,
                       double pause_after, int n_threads) noexcept
     void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out) noexcept
@@ -279,7 +279,7 @@ cdef class Run:
         memset(&state, 0, sizeof(state))
         try:
             if mercer_matmul_begin(
-                &self.run, self.table, v, p, bounds.shape[0] - 1, &bounds[0], &state
+                &self.run, self.table, v, p, bounds.shape[0] - 1, &bounds[0], <double *>pointer, &state
             ):
                 raise MemoryError("no memory for the partial sums of K @ V")
             while status == MERCER_PAUSED:

@@ -229,7 +229,7 @@ static size_t y_size(const MercerRun *run, const MercerState *state)
 
 /* Packs V: rows padded to vectors, or columns if they are few. */
 int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p, ptrdiff_t n_parts,
-                        const ptrdiff_t *bounds, MercerState *state)
+                        const ptrdiff_t *bounds, double *out, MercerState *state)
 {
     const ptrdiff_t n = run->n, m = run->m, n_rows = ceil_div(n, table->tile), pad = 64 / (ptrdiff_t)table->element;
     const size_t size = table->element;
@@ -247,7 +247,12 @@ int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const vo
         state->n_strips = least(n_rows, affordable < 4 ? 4 : least(affordable, MAX_STRIPS));
     }
     const size_t copies = (size_t)(run->symmetric ? state->n_strips : n_parts);
-    state->partial = calloc(copies * y_size(run, state), sizeof(double));
+    if (wide && !run->symmetric) {
+        state->partial = out;
+        memset(out, 0, copies * y_size(run, state) * sizeof(double));
+    } else {
+        state->partial = calloc(copies * y_size(run, state), sizeof(double));
+    }
     state->progress = calloc((size_t)state->n_strips, sizeof(ptrdiff_t));
     if (!state->V || !state->partial || !state->progress)
         return MERCER_NO_MEMORY;
@@ -334,7 +339,8 @@ void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out)
 {
     const int wide = state->p > MERCER_NARROW;
     const size_t copies = run->symmetric ? (size_t)state->n_strips : 1, size = y_size(run, state);
-    for (ptrdiff_t part = 0; out && state->partial && part < state->n_parts; part++) {
+    const int in_place = wide && !run->symmetric;
+    for (ptrdiff_t part = 0; !in_place && out && state->partial && part < state->n_parts; part++) {
         const double *Y = state->partial + (size_t)part * size; /* one part only where there are copies */
         for (ptrdiff_t i = 0; i < run->n; i++)
             for (ptrdiff_t c = 0; c < state->p; c++) {
@@ -345,7 +351,8 @@ void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out)
             }
     }
     free(state->V);
-    free(state->partial);
+    if (!in_place)
+        free(state->partial);
     free(state->progress);
     memset(state, 0, sizeof *state);
 }

@@ -171,7 +171,7 @@ typedef struct {
     ptrdiff_t n_parts;        /* products with parts of the columns, one after the other in Y */
     const ptrdiff_t *bounds;  /* (n_parts + 1,) columns, multiples of the panel width */
     ptrdiff_t *progress;      /* (n_strips,) tiles done in each strip of K @ V */
-    double *partial;          /* symmetric: (n_strips, size of Y); else one Y */
+    double *partial;          /* symmetric: (n_strips, size of Y); else Y of each part, and out itself if it has its order */
     void *V;                  /* packed copy */
 } MercerState;
 
@@ -179,10 +179,10 @@ int mercer_prepare(MercerRun *run, const MercerTable *table, int n_threads);
 void mercer_release(MercerRun *run);
 int mercer_gram(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t ldo, MercerState *state,
                 double pause_after, int n_threads);
-/* V (m, p) of T, row-major; out (n_parts, n, p) double, row-major. More than one part only of a run that is not
- * symmetric. */
+/* V (m, p) of T, row-major; out (n_parts, n, p) double, row-major, the same in all calls. More than one part only of a run
+ * that is not symmetric. */
 int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p, ptrdiff_t n_parts,
-                        const ptrdiff_t *bounds, MercerState *state);
+                        const ptrdiff_t *bounds, double *out, MercerState *state);
 int mercer_matmul(const MercerRun *run, const MercerTable *table, MercerState *state, double pause_after,
                   int n_threads);
 void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out);

@@ -197,8 +197,9 @@ def matmul_parts(program, left, right, V, bounds, cancels=None, n_threads=None):
         float64.
     """
     dtype = _dtype(left)
-    out = np.zeros((len(bounds) - 1, left.n, V.shape[1]))
+    out = np.empty((len(bounds) - 1, left.n, V.shape[1]))
     if 0 in out.shape or V.shape[0] == 0:
+        out[...] = 0.0
         return out
     V = np.ascontiguousarray(V, dtype=dtype)
     threads = _count_threads(n_threads)

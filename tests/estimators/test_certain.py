@@ -15,7 +15,7 @@ def test_certain_votes_are_the_exact_winners(k, break_ties):
     exact = rng.normal(size=(4000, p))
     bounds = rng.uniform(0.01, 0.2, size=p)
     rounded = exact + bounds * rng.uniform(-1, 1, size=exact.shape)
-    best, certain = certain_votes(rounded, bounds, k, break_ties=break_ties)
+    best, certain = certain_votes(rounded, bounds, k)
     won = decisions_by_class(exact, k) if break_ties else votes(exact, k)
     np.testing.assert_array_equal(best[certain], np.argmax(won, axis=1)[certain])
     assert 0.1 < certain.mean() < 1
@@ -33,6 +33,6 @@ def test_certain_argmax_is_the_exact_one():
 
 def test_without_errors_all_but_ties_are_certain():
     values = np.array([[1.0, 2.0, -3.0], [-1.0, -1.0, 2.0], [0.5, -0.5, 0.1]])
-    best, certain = certain_votes(values, np.zeros(3), 3, break_ties=False)
+    best, certain = certain_votes(values, np.zeros(3), 3)
     assert best.tolist() == [0, 1, 0]
     assert certain.tolist() == [True, True, False]

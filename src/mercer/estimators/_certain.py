@@ -5,7 +5,7 @@ Place on the way: decisions of machines → **certain** → ``svm``, which decid
 
 import numpy as np
 
-from ._one_against_one import decisions_by_class, votes
+from ._one_against_one import votes
 
 __all__ = ["certain_argmax", "certain_votes"]
 
@@ -31,8 +31,10 @@ def certain_argmax(values, bounds):
     return best, values[rows, best] - bounds[best] > others.max(axis=1)
 
 
-def certain_votes(values, bounds, k, *, break_ties):
-    """The class that wins most pairs, and whether errors within the bounds leave it the winner.
+def certain_votes(values, bounds, k):
+    """The class that wins most pairs, and whether errors within the bounds leave it alone in that.
+
+    Where classes are level nothing is certain, however such ties are broken.
 
     Parameters
     ----------
@@ -41,8 +43,6 @@ def certain_votes(values, bounds, k, *, break_ties):
     bounds : ndarray of shape (k (k - 1) / 2,)
         Largest error of each.
     k : int
-    break_ties : bool
-        Whether summed decisions choose among classes of equally many votes; else the first is the winner.
 
     Returns
     -------
@@ -50,20 +50,17 @@ def certain_votes(values, bounds, k, *, break_ties):
     certain : ndarray of bool
     """
     won = votes(values, k)
-    best = np.argmax(decisions_by_class(values, k) if break_ties else won, axis=1)
+    best = np.argmax(won, axis=1)
     rows = np.arange(len(values))
     open_ = np.abs(values) <= bounds
     doubtful = np.flatnonzero(open_.any(axis=1))
-    least, most = won.copy(), won
-    if doubtful.size:
-        # a pair that is open may be lost by the class that has it, and won by the other
-        swings = _open_pairs(open_[doubtful], k)
-        least[doubtful] -= swings
-        most = won.copy()
-        most[doubtful] += swings
-    rivals = most.copy()
+    least, rivals = won[rows, best], won
+    # a pair that is open may be lost by the class that has it, and won by the other
+    swings = _open_pairs(open_[doubtful], k)
+    least[doubtful] -= swings[np.arange(len(doubtful)), best[doubtful]]
+    rivals[doubtful] += swings
     rivals[rows, best] = -1
-    return best, least[rows, best] > rivals.max(axis=1)
+    return best, least > rivals.max(axis=1)
 
 
 def _open_pairs(open_, k):

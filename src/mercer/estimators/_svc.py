@@ -342,7 +342,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         if len(products) > 1:
             values = pair_decisions(products, intercept)
             bounds = error * pair_decisions(sums, np.zeros_like(intercept))[0]
-            return certain_votes(values, bounds, k, break_ties=self._breaks_ties())
+            return certain_votes(values, bounds, k)
         values, bounds = products[0] + intercept, error * sums[0, 0]
         if self._pairwise:
             return (values[:, 0] < 0).astype(np.intp), np.abs(values[:, 0]) > bounds[0]
