@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The dual solver of support vector machines.
 
-`mercer._native` is the only importer. dual.c solves; this module describes arrays to it, and looks for signals when it
-asks.
+`mercer._native` is the only importer. dual.c solves; this module describes arrays to it, and looks for signals when
+it asks.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -107,7 +107,7 @@ def openmp():
 
 
 def units(dtype):
-    """Samples of a class begin at multiples of the first number; a matrix has the second more columns than rows."""
+    """Multiples at which samples of a class begin, and how many more columns than rows a matrix has."""
     cdef const MercerTable *table = mercer_table(dtype == np.float32)
     return table.panel_width, table.smo_step
 
@@ -134,14 +134,14 @@ cdef double *_written(double[::1] array) noexcept:
 
 
 def solve(
-    run, matrix, diagonal, const double[:, ::1] linear, const double[:, ::1] lower, const double[:, ::1] upper,
-    jobs, double[::1] beta, field, double tol, int64_t max_iter, size_t cache_bytes, bint shrinking, on_step,
-    int n_threads,
+    run, matrix, diagonal, const double[:, ::1] linear, const double[:, ::1] lower,
+    const double[:, ::1] upper, jobs, double[::1] beta, field, double tol, int64_t max_iter, size_t cache_bytes,
+    bint shrinking, on_step, int n_threads,
 ):
     """Solve all jobs, an array of dtype `JOB`, in which the results are written.
 
-    `run` is a `_gram.Run` or None, `matrix` else an array (n, ld) of the rows' dtype; `diagonal` (n,) has that dtype;
-    `field` is None or an array like `beta`.
+    `run` is a `_gram.Run` or None, `matrix` else an array (n, ld) of the rows' dtype; `diagonal` (n,) has that
+    dtype; `field` is None or an array like `beta`.
     """
     cdef MercerDual dual
     cdef _Watch watch = _Watch()

@@ -102,7 +102,8 @@ cdef extern from "mercer.h" nogil:
     int mercer_gram(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t ldo,
                     MercerState *state, double pause_after, int n_threads) noexcept
     int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p,
-                            ptrdiff_t n_parts, const ptrdiff_t *bounds, double *out, MercerState *state) noexcept
+                            ptrdiff_t n_parts, const ptrdiff_t *bounds, double *out,
+                            MercerState *state) noexcept
     int mercer_matmul(const MercerRun *run, const MercerTable *table, MercerState *state,
                       double pause_after, int n_threads) noexcept
     void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out) noexcept
@@ -121,8 +122,8 @@ cdef double PAUSE_AFTER = 0.05
 cdef ptrdiff_t DIRECT_FEATURES = 8
 
 
-# Relative size below which |x|² + |z|² − 2xᵀz has lost too many digits and is recomputed from x − z: the expansion's
-# error is about ε(|x|² + |z|²), so that the distance keeps a relative error of about ε over this.
+# Relative size below which |x|² + |z|² − 2xᵀz has lost too many digits and is recomputed from x − z: the
+# expansion's error is about ε(|x|² + |z|²), so that the distance keeps a relative error of about ε over this.
 _CANCELS = {np.dtype(np.float64): 1.0 / 1024.0, np.dtype(np.float32): 1.0 / 32.0}
 
 
