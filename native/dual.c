@@ -160,12 +160,16 @@ static int iterate(Smo *smo, int part)
     const double floor = rounding > 0 ? rounding : 1e-12;
     const ptrdiff_t i = smo->found[part].at_most, v = smo->variable[i];
     const char *row_i = dual_row(&smo->rows, smo->variable, i);
+    if (!row_i)
+        return DUAL_NO_MEMORY;
     const double rate = smo->F[i] + smo_up(smo, v), K_ii = smo_element(smo, smo->diagonal, i);
     const ptrdiff_t j = partner(smo, part, rate, K_ii, floor, row_i);
     if (j < 0)
         return DUAL_STALLED;
     const ptrdiff_t w = smo->variable[j];
     const char *row_j = dual_row(&smo->rows, smo->variable, j);
+    if (!row_j)
+        return DUAL_NO_MEMORY;
     double curve = K_ii + smo_element(smo, smo->diagonal, j) - 2 * smo_element(smo, row_i, j);
     curve = curve > floor ? curve : floor;
     double t = (rate - (smo->F[j] + smo_down(smo, w))) / curve;

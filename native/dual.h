@@ -79,10 +79,11 @@ typedef struct {
     char *scratch;               /* one of scratch_bytes for each thread of the team */
     size_t scratch_bytes;
     /* least recently used rows give way */
-    char *slots;
-    size_t slot_bytes, allocated;
+    char **chunks;               /* of slots, taken as they are needed */
+    size_t chunk_bytes;
+    ptrdiff_t n_chunks, chunk_room, per_chunk;
     ptrdiff_t stride, n_slots, used; /* slots in use, of those that may be */
-    ptrdiff_t affordable, slot_room; /* slots that the memory, and that the lists below have room for */
+    ptrdiff_t affordable, slot_room; /* slots that the budget, and that the lists below have room for */
     ptrdiff_t n_repeated;        /* rows computed once more, since the cache last grew */
     int32_t *slot_of;            /* (max_size) by position, negative for none */
     int32_t *owner, *before, *after; /* (slot_room) */

@@ -1,9 +1,5 @@
 /* Kernel rows for the dual solver: computed when first asked for, kept while there is room, and cut down to the active
  * variables when the solver shrinks. */
-#if defined(__linux__)
-#define _DEFAULT_SOURCE
-#include <sys/mman.h>
-#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +7,9 @@
 
 /* Most rows of the first iterations are never asked for again, and pages for them cost half as much as the rows: the
  * cache begins with FIRST_BYTES, and doubles when rows that had to give way come back. */
-enum { HUGE_PAGE = 1 << 21, FIRST_BYTES = 1 << 25 };
+enum { FIRST_BYTES = 1 << 25 };
+/* Memory for rows comes in chunks that memory.c keeps between problems: just below whole huge pages. */
+enum { CHUNK_BYTES = (1 << 22) - 64, CHUNK_ROWS = 16 };
 enum { ROW_NEW = -1, ROW_GONE = -2 };
 
 static ptrdiff_t least(ptrdiff_t a, ptrdiff_t b)
@@ -58,41 +56,42 @@ static void forget_all(DualRows *rows)
     rows->oldest = rows->newest = -1;
 }
 
-/* How many slots the memory holds, and how many are used for now. */
+static void release_chunks(DualRows *rows)
+{
+    for (ptrdiff_t k = 0; k < rows->n_chunks; k++)
+        mercer_give(rows->chunks[k], rows->chunk_bytes);
+    rows->n_chunks = 0;
+}
+
+/* How many slots the budget allows, and how many are used for now. */
 static void set_limits(DualRows *rows)
 {
     const size_t row = (size_t)rows->stride * element(rows);
-    rows->affordable = least(rows->slot_room, (ptrdiff_t)(rows->allocated / row));
+    const ptrdiff_t budget = (ptrdiff_t)(rows->dual->cache_bytes / row);
+    rows->affordable = least(budget < 3 ? 3 : budget, least(rows->n, rows->slot_room));
     rows->n_slots = least(rows->affordable, (ptrdiff_t)(FIRST_BYTES / row) + 64);
+    rows->per_chunk = (ptrdiff_t)(rows->chunk_bytes / row);
 }
 
 /* Slots for rows of the present length: all rows, or as many as the budget allows, but three at least. */
 static int lay_out(DualRows *rows, ptrdiff_t length)
 {
-    const size_t row = (size_t)length * element(rows);
-    ptrdiff_t count = (ptrdiff_t)(rows->dual->cache_bytes / row);
-    count = least(count < 3 ? 3 : count, rows->n);
-    const size_t bytes = ((size_t)count * row + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    if (bytes > rows->allocated) {
-        free(rows->slots);
-        rows->slots = aligned_alloc(bytes > 2 * HUGE_PAGE ? HUGE_PAGE : 64, bytes);
-        rows->allocated = rows->slots ? bytes : 0;
-        if (!rows->slots)
-            return MERCER_NO_MEMORY;
-#if defined(__linux__)
-        if (bytes > 2 * HUGE_PAGE)
-            madvise(rows->slots, bytes, MADV_HUGEPAGE);
-#endif
+    const size_t row = (size_t)length * element(rows), all = row * (size_t)rows->n;
+    size_t bytes = row * CHUNK_ROWS > CHUNK_BYTES ? row * CHUNK_ROWS : CHUNK_BYTES;
+    bytes = all < bytes ? all : bytes;
+    if (rows->n_chunks == 0 || bytes > rows->chunk_bytes) {
+        release_chunks(rows);
+        rows->chunk_bytes = bytes;
     }
-    if (count > rows->slot_room) {
-        rows->slot_room = count;
+    if (rows->n > rows->slot_room) {
         free(rows->owner);
         free(rows->before);
         free(rows->after);
-        rows->owner = malloc((size_t)count * sizeof(int32_t));
-        rows->before = malloc((size_t)count * sizeof(int32_t));
-        rows->after = malloc((size_t)count * sizeof(int32_t));
-        if (!rows->owner || !rows->before || !rows->after)
+        rows->owner = malloc((size_t)rows->n * sizeof(int32_t));
+        rows->before = malloc((size_t)rows->n * sizeof(int32_t));
+        rows->after = malloc((size_t)rows->n * sizeof(int32_t));
+        rows->slot_room = rows->owner && rows->before && rows->after ? rows->n : 0;
+        if (!rows->slot_room)
             return MERCER_NO_MEMORY;
     }
     rows->stride = length;
@@ -100,12 +99,32 @@ static int lay_out(DualRows *rows, ptrdiff_t length)
     return MERCER_OK;
 }
 
-static char *slot_memory(const DualRows *rows, int32_t slot)
+static char *slot_memory(const DualRows *rows, ptrdiff_t slot)
 {
-    return rows->slots + (size_t)slot * (size_t)rows->stride * element(rows);
+    return rows->chunks[slot / rows->per_chunk] +
+           (size_t)(slot % rows->per_chunk) * (size_t)rows->stride * element(rows);
 }
 
-/* A free slot, or the one whose row was not asked for longest. */
+/* Memory for slots 0..slot; 0 where there is none. */
+static int reach(DualRows *rows, ptrdiff_t slot)
+{
+    while (slot >= rows->n_chunks * rows->per_chunk) {
+        if (rows->n_chunks == rows->chunk_room) {
+            char **more = realloc(rows->chunks, (size_t)(2 * rows->chunk_room + 8) * sizeof(char *));
+            if (!more)
+                return 0;
+            rows->chunks = more;
+            rows->chunk_room = 2 * rows->chunk_room + 8;
+        }
+        char *chunk = mercer_take(rows->chunk_bytes, 1);
+        if (!chunk)
+            return 0;
+        rows->chunks[rows->n_chunks++] = chunk;
+    }
+    return 1;
+}
+
+/* A free slot, or the one whose row was not asked for longest; −1 without memory for three. */
 static int32_t take_slot(DualRows *rows, ptrdiff_t position)
 {
     int32_t slot;
@@ -113,8 +132,10 @@ static int32_t take_slot(DualRows *rows, ptrdiff_t position)
         rows->n_slots = least(2 * rows->n_slots, rows->affordable);
         rows->n_repeated = 0;
     }
-    if (rows->used < rows->n_slots) {
+    if (rows->used < rows->n_slots && reach(rows, rows->used)) {
         slot = (int32_t)rows->used++;
+    } else if (rows->used < 3) {
+        return -1;
     } else {
         slot = rows->oldest;
         unlink_slot(rows, slot);
@@ -254,6 +275,8 @@ const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position
         return slot_memory(rows, slot);
     }
     slot = take_slot(rows, position);
+    if (slot < 0)
+        return NULL;
     fill(rows, at, slot_memory(rows, slot));
     return slot_memory(rows, slot);
 }
@@ -333,7 +356,8 @@ void dual_rows_end(DualRows *rows)
 {
     release_gathered(rows);
     free(rows->scratch);
-    free(rows->slots);
+    release_chunks(rows);
+    free(rows->chunks);
     free(rows->slot_of);
     free(rows->owner);
     free(rows->before);
@@ -354,10 +378,11 @@ static void cut_slots(DualRows *rows, const int32_t *kept, ptrdiff_t n_kept, con
                       int32_t *renamed, int32_t *owners)
 {
     const size_t size = element(rows);
+    const ptrdiff_t per_chunk = (ptrdiff_t)(rows->chunk_bytes / ((size_t)n_kept * size));
     ptrdiff_t next = 0;
     for (ptrdiff_t slot = 0; slot < rows->used; slot++) {
         const int32_t position = new_position[rows->owner[slot]];
-        const char *from = slot_memory(rows, (int32_t)slot);
+        const char *from = slot_memory(rows, slot);
         renamed[slot] = -1;
         if (position < 0)
             continue;
@@ -365,7 +390,8 @@ static void cut_slots(DualRows *rows, const int32_t *kept, ptrdiff_t n_kept, con
             ((float *)cut)[k] = kept[k] < 0 ? 0 : ((const float *)from)[kept[k]];
         for (ptrdiff_t k = 0; size == 8 && k < n_kept; k++)
             ((double *)cut)[k] = kept[k] < 0 ? 0 : ((const double *)from)[kept[k]];
-        memcpy(rows->slots + (size_t)(next * n_kept) * size, cut, (size_t)n_kept * size);
+        /* never past what is still to be read: a chunk holds more of the shorter rows */
+        memcpy(rows->chunks[next / per_chunk] + (size_t)(next % per_chunk * n_kept) * size, cut, (size_t)n_kept * size);
         owners[next] = position;
         renamed[slot] = (int32_t)next++;
     }

@@ -14,7 +14,7 @@
 #define HUGE_PAGE ((size_t)1 << 21)
 #define LARGE (2 * HUGE_PAGE)
 #define KEPT ((size_t)1 << 28)
-enum { SLOTS = 16 };
+enum { SLOTS = 64 };
 
 static struct {
     void *memory;
