@@ -8,9 +8,10 @@
  * variables (smo.inc). Shrinking removes variables at bounds that look settled: arrays, cached rows and packed columns
  * are cut down to the others.
  */
-#define _POSIX_C_SOURCE 200112L
+#define _GNU_SOURCE
 #include <math.h>
 #include <omp.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -372,15 +373,51 @@ static void solve(Smo *smo, MercerDualJob *job)
     }
 }
 
+/* A thread that OpenMP wakes may come to lie on the core of the thread that woke it, and wait there for milliseconds
+ * although another core is idle: the system moves it only at its next look at the balance. One that finds itself there
+ * moves away. All threads of a region call this first. */
+typedef struct {
+    atomic_int leader, arrived; /* leader: its core, −1 at first */
+} Places;
+
+enum { YIELDS = 100 };
+
+static void spread_out(Places *places, int thread, int n_threads)
+{
+#if defined(__linux__)
+    if (thread == 0) {
+        atomic_store(&places->leader, sched_getcpu());
+        for (int k = 0; k < YIELDS && atomic_load(&places->arrived) < n_threads - 1; k++)
+            sched_yield();
+        return;
+    }
+    while (atomic_load(&places->leader) < 0)
+        sched_yield();
+    cpu_set_t allowed, others;
+    const int core = atomic_load(&places->leader);
+    if (sched_getcpu() == core && core < CPU_SETSIZE && sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
+        others = allowed;
+        CPU_CLR(core, &others);
+        if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0)
+            sched_setaffinity(0, sizeof allowed, &allowed);
+    }
+    atomic_fetch_add(&places->arrived, 1);
+#else
+    (void)places, (void)thread, (void)n_threads;
+#endif
+}
+
 /* One problem by all threads. */
 static void solve_together(MercerDual *dual, MercerDualJob *job, int n_threads, volatile int *stop, double *last_poll)
 {
     Team team;
+    Places places = {.leader = -1};
     memset(&team, 0, sizeof team);
 #pragma omp parallel num_threads(n_threads)
     {
 #pragma omp single
         team.n = omp_get_num_threads();
+        spread_out(&places, omp_get_thread_num(), team.n);
         if (omp_get_thread_num() == 0) {
             Smo smo = {.dual = dual, .team = &team, .rows.team = &team, .stop = stop, .last_poll = last_poll};
             solve(&smo, job);
@@ -398,10 +435,12 @@ static void solve_apart(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs,
 {
     ptrdiff_t next = 0;
     int64_t done = 0;
+    Places places = {.leader = -1};
     n_threads = (int)(n_jobs < n_threads ? n_jobs : n_threads);
 #pragma omp parallel num_threads(n_threads) if (n_threads > 1)
     {
         Smo smo = {.dual = dual, .stop = stop, .last_poll = last_poll};
+        spread_out(&places, omp_get_thread_num(), omp_get_num_threads());
         for (;;) {
             ptrdiff_t mine;
 #pragma omp atomic capture
