@@ -180,3 +180,11 @@ def test_the_whole_quick_start(example, tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.count("×\n") == 15  # three data sets, five kernels
     assert len(list(tmp_path.glob("*.png"))) == 4
+
+
+@pytest.mark.slow
+def test_the_machines_example(example, tmp_path, capsys):
+    example("machines").main(["--output", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert out.count("accuracy") == 4
+    assert (tmp_path / "machines.png").exists()

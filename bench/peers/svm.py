@@ -164,7 +164,7 @@ def summary(found):
         ["fit, worst ratio", *_timing.verdict(fits[slowest], 5.0), slowest],
         ["predict, geometric mean of the ratios", *_timing.verdict(prediction, 20.0), ""],
         bound("dual objective, worst relative excess", excess[highest], 1e-6, highest),
-        bound("accuracy, largest difference", off[farthest], 1e-3, farthest),
+        bound("accuracy, largest difference", round(off[farthest], 9), 1e-3, farthest),
     ]
     installed = [f for f in found if INTELEX in f["fit"]]
     for what in ("fit", "predict") if installed else ():

@@ -14,6 +14,7 @@ _MODULE_OF = {
     "NuSVC": "mercer.estimators.svm",
     "NuSVR": "mercer.estimators.svm",
     "OneClassSVM": "mercer.estimators.svm",
+    "PathCV": "mercer.model_selection.path",
     "SVC": "mercer.estimators.svm",
     "SVR": "mercer.estimators.svm",
     "show_versions": "mercer._versions",

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mercer import SVC
 from mercer.estimators._certain import certain_argmax, certain_votes
 from mercer.estimators._one_against_one import decisions_by_class, votes
 
@@ -36,3 +37,24 @@ def test_without_errors_all_but_ties_are_certain():
     best, certain = certain_votes(values, np.zeros(3), 3)
     assert best.tolist() == [0, 1, 0]
     assert certain.tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("k", [2, 5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_in_either_precision_are_the_sums(k, dtype):
+    rng = np.random.default_rng(k)
+    X = (rng.normal(size=(300, 6)) + 40.0).astype(dtype)  # far from the origin: centring counts
+    model = SVC(gamma=0.1, C=3.0).fit(X, np.arange(300) % k)
+    Z = (rng.normal(size=(900, 6)) + 40.0).astype(dtype)
+    K = model.kernel_(Z.astype(float), model.support_vectors_.astype(float))
+    ends = np.cumsum(model._segments())
+    expected = [
+        K[:, end - count : end] @ model._dual_coef_[:, end - count : end].T
+        for end, count in zip(ends, model._segments(), strict=True)
+    ]
+    size = np.abs(model.dual_coef_).sum()
+    np.testing.assert_allclose(model._products(Z), expected, atol=2 * np.finfo(dtype).eps * size)
+    products, error = model._rounded_products(Z)
+    np.testing.assert_allclose(products, expected, atol=error * size)
+    assert error < 1e-4
+    np.testing.assert_array_equal(model._labels(Z), model._exact_labels(Z))

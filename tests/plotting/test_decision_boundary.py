@@ -15,9 +15,9 @@ from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
 from sklearn.tree import DecisionTreeClassifier
 
+from mercer import SVC, SVR, NuSVC, OneClassSVM
 from mercer.plotting import DecisionBoundaryDisplay
 from mercer.plotting.decision_boundary import COLORS, MARKERS
 

@@ -87,7 +87,7 @@ class Expansion:
 
     def single(self, X, coefficients, n_threads=None):
         """The same in float32; None where an entry leaves its range."""
-        side, bounds, places = self._right("single")
+        side, bounds, places = self._right(np.dtype(np.float32), rounded=True)
         with np.errstate(over="ignore", invalid="ignore"):
             left = self._rounded(self._left(self._stored(X)))
             V = _placed(np.ascontiguousarray(coefficients.T, dtype=np.float32), places, bounds)
@@ -127,11 +127,11 @@ class Expansion:
         single = getattr(X, "dtype", None) == np.float32 and self.samples.dtype == np.float32
         return np.dtype(np.float32 if single else np.float64)
 
-    def _right(self, dtype):
+    def _right(self, dtype, rounded=False):
         """Terms with each group at a multiple of the panel width, the groups' bounds, and terms' places."""
-        if dtype not in self._sides:
-            real = np.float32 if dtype == "single" else dtype
-            unit = _native.dual_units(real)[0]
+        key = dtype.char, rounded
+        if key not in self._sides:
+            unit = _native.dual_units(dtype)[0]
             lengths = [-(-count // unit) * unit for count in self.counts]
             bounds = np.concatenate([[0], np.cumsum(lengths)])
             starts = np.cumsum(self.counts) - self.counts
@@ -141,9 +141,9 @@ class Expansion:
             ]
             places = [at + np.arange(count) for at, count in zip(bounds, self.counts, strict=False)]
             side = self._left(take_rows(self.samples, np.concatenate(order)))
-            side = self._rounded(side) if dtype == "single" else cast_side(side, real)
-            self._sides[dtype] = side, bounds, np.concatenate(places)
-        return self._sides[dtype]
+            side = self._rounded(side) if rounded else cast_side(side, dtype)
+            self._sides[key] = side, bounds, np.concatenate(places)
+        return self._sides[key]
 
     def _centres(self):
         if "centres" not in self._sides:

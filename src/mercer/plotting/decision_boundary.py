@@ -74,7 +74,7 @@ class DecisionBoundaryDisplay:
     Examples
     --------
     >>> from sklearn.datasets import make_moons
-    >>> from sklearn.svm import SVC
+    >>> from mercer import SVC
     >>> from mercer.plotting import DecisionBoundaryDisplay
     >>> X, y = make_moons(200, noise=0.2, random_state=0)
     >>> svc = SVC(C=10.0, gamma=1.0).fit(X, y)

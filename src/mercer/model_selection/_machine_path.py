@@ -1,0 +1,197 @@
+"""The fast way through a grid for `SVC`: one kernel matrix for all folds and all C of a kernel.
+
+Place on the way: ``estimators`` → ``_chains`` → **_machine_path** → ``path``.
+"""
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .._arrays import available_memory
+from ..estimators._one_against_one import pair_decisions
+from ..estimators.svm import SVC
+from ..kernels.prepared import n_rows, take_rows
+from ._chains import Chain, Gram, Pairs
+
+__all__ = ["ChainTask", "MachinePath"]
+
+# Rows whose kernel values with all samples are multiplied at a time.
+_CHUNK = 512
+# Matrices that are there at a time, at most, and the part of the free memory that they may take.
+_TOGETHER, _SHARE = 2, 0.5
+
+
+@dataclass
+class ChainTask:
+    """All C of one machine on one fold.
+
+    Attributes
+    ----------
+    gram : Gram
+    fold : int
+    machine : SVC
+        Of the parameters, but for C.
+    weights : ndarray of shape (n,)
+        By sample in class order.
+    cells : dict
+        C to the list of cells that have it.
+    """
+
+    gram: Gram
+    fold: int
+    machine: SVC
+    weights: np.ndarray
+    cells: dict = field(default_factory=dict)
+
+
+class MachinePath:
+    """What all machines of a grid share: samples by class, folds, and the kernel matrices.
+
+    Parameters
+    ----------
+    X : ndarray, csr_array or sequence
+        Samples as the machine's check returns them.
+    y : ndarray of shape (n,)
+    weights : ndarray of shape (n,) or None
+    splits : list of (train, test)
+    with_train : bool
+        Whether decisions of the training rows are wanted, too.
+    n_threads : int
+    """
+
+    def __init__(self, X, y, weights, splits, *, with_train, n_threads):
+        self.X, self.y, self.sample_weight, self.splits = X, y, weights, splits
+        self.with_train, self.n_threads = with_train, n_threads
+        self.classes, self.codes = np.unique(y, return_inverse=True)
+        self.groups = [np.flatnonzero(self.codes == c) for c in range(len(self.classes))]
+        self.order = np.concatenate(self.groups)
+        self.place = np.empty(len(self.order), int)
+        self.place[self.order] = np.arange(len(self.order))
+        self.pairs = Pairs([len(group) for group in self.groups]) if len(self.groups) > 1 else None
+        self._grams = {}
+
+    # ---------------------------------------------------------------- what can go this way
+
+    @staticmethod
+    def takes(estimator):
+        """Whether an estimator's parameters are of the kind that this way is for."""
+        return (
+            type(estimator) is SVC
+            and not estimator.probability
+            and estimator.max_iter == -1
+            and isinstance(estimator.multiclass, str)
+            and estimator.multiclass == "ovo"
+        )
+
+    def fits_memory(self):
+        """Whether the matrices that are there together leave memory for others."""
+        n = len(self.order)
+        return _TOGETHER * 8.0 * n * n < _SHARE * available_memory() or n <= 2000
+
+    def task(self, machine, fold):
+        """The task of a machine on a fold, or None if only a fit by itself knows what to make of it."""
+        train = self.splits[fold][0]
+        codes, k = self.codes[train], len(self.classes)
+        if self.pairs is None or len(np.unique(train)) < len(train):
+            return None
+        if (np.bincount(codes, minlength=k) == 0).any():
+            return None
+        try:
+            given = None if self.sample_weight is None else self.sample_weight[train]
+            weights = machine._weights(given, len(train))
+            class_weight, weights = machine._class_weights(self.classes, codes, weights)
+        except (TypeError, ValueError):
+            return None
+        own = class_weight[codes] * (1.0 if weights is None else np.maximum(weights, 0.0))
+        if (np.bincount(codes, own, minlength=k) <= 0).any():
+            return None
+        gram = self._gram(machine, train, codes, weights)
+        gram.users += 1
+        placed = np.zeros(len(self.order))
+        placed[self.place[train]] = own
+        return ChainTask(gram, fold, machine, placed)
+
+    def _gram(self, machine, train, codes, weights):
+        X, rows = self.X, None
+        if machine._gamma_is_scale() and isinstance(machine.kernel, str) and machine.kernel != "precomputed":
+            X = take_rows(X, train)
+            rows = machine._canonical(X, codes, len(self.classes), weights)
+        kernel = machine._resolve_kernel(X, rows)
+        key = kernel, machine.tol
+        if key not in self._grams:
+            self._grams[key] = Gram(kernel, self.X, self.groups, machine.tol, self.n_threads)
+        return self._grams[key]
+
+    # ---------------------------------------------------------------- a chain
+
+    def run(self, task, check):
+        """Machines of a task, one C after another; the last task of a kernel lets go of its matrix.
+
+        Returns
+        -------
+        list of (C, seconds, test, train, converged), or None
+            Decisions by pair of the held-out rows, and of the training rows if they are wanted; None where
+            there is a machine without finite coefficients.
+        """
+        try:
+            return self._run(task, check)
+        finally:
+            task.gram.leave()
+
+    def _run(self, task, check):
+        machine = task.machine
+        cache = machine._options(n_rows(self.X))["cache_bytes"]
+        chain = Chain(
+            task.gram, self.pairs, task.weights, tol=float(machine.tol), shrinking=bool(machine.shrinking),
+            cache_bytes=2.0**28 if cache is None else cache, check=check,
+        )  # fmt: skip
+        reached, seconds = [], []
+        for C in sorted(task.cells):
+            start = time.perf_counter()
+            reached.append(chain.advance(float(C)))
+            seconds.append(time.perf_counter() - start)
+            if not np.isfinite(reached[-1].F).all():
+                return None
+        train, test = self.splits[task.fold]
+        wanted = [test, train] if self.with_train else [test]
+        values = [self._decisions(task, reached, self.place[rows], check) for rows in wanted]
+        return [
+            (C, spent, *(part[i] for part in values), *([None] * (2 - len(values))), one.converged)
+            for i, (C, spent, one) in enumerate(zip(sorted(task.cells), seconds, reached, strict=True))
+        ]
+
+    def _decisions(self, task, reached, rows, check):
+        """Decisions of some rows (places in class order), a list of (m, p) by C."""
+        if len(self.groups) == 2:
+            signs = np.where(rows < self.pairs.offsets[1], 1.0, -1.0)
+            return [(signs * (1 - one.F[0, rows]) + one.bias)[:, None] for one in reached]
+        V = [self._coefficients(reached, c) for c in range(self.pairs.k)]
+        products = self._products(task.gram, V, rows, check)
+        return [
+            pair_decisions(np.ascontiguousarray(products[:, :, i]), one.bias) for i, one in enumerate(reached)
+        ]
+
+    def _coefficients(self, reached, c):
+        """Signed coefficients of a class in the pairs with the others, by C: (n_c, n_C, k − 1)."""
+        part = self.pairs.of_class(c)
+        out = np.empty((part.stop - part.start, len(reached), self.pairs.k - 1))
+        for job, (a, b) in zip(self.pairs.jobs, self.pairs.pairs, strict=True):
+            if c in (a, b):
+                for i, one in enumerate(reached):
+                    out[:, i, b - 1 if c == a else a] = (1 if c == a else -1) * one.beta[job.set, part]
+        return out
+
+    def _products(self, gram, V, rows, check):
+        _, matrix, places = gram.held(check)
+        shape = V[0].shape[1:]
+        out = np.empty((len(V), len(rows), *shape))
+        for start in range(0, len(rows), _CHUNK):
+            check()
+            some = slice(start, start + _CHUNK)
+            block = matrix[places[rows[some]]]
+            for c, coefficients in enumerate(V):
+                part = places[self.pairs.of_class(c)]
+                K = block[:, part[0] : part[-1] + 1].astype(np.float64)
+                out[c, some] = (K @ coefficients.reshape(len(part), -1)).reshape(-1, *shape)
+        return out
