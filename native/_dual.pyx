@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The dual solver of support vector machines.
 
-`mercer._native` is the only importer. dual.c solves; this module describes arrays to it, and looks for signals when
-it asks.
+`mercer._native` is the only importer. dual.c solves; this module describes arrays to it, and looks for signals
+when it asks.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -135,13 +135,13 @@ cdef double *_written(double[::1] array) noexcept:
 
 def solve(
     run, matrix, diagonal, const double[:, ::1] linear, const double[:, ::1] lower,
-    const double[:, ::1] upper, jobs, double[::1] beta, field, double tol, int64_t max_iter, size_t cache_bytes,
-    bint shrinking, on_step, int n_threads,
+    const double[:, ::1] upper, jobs, double[::1] beta, field, double tol, int64_t max_iter,
+    size_t cache_bytes, bint shrinking, on_step, int n_threads,
 ):
     """Solve all jobs, an array of dtype `JOB`, in which the results are written.
 
-    `run` is a `_gram.Run` or None, `matrix` else an array (n, ld) of the rows' dtype; `diagonal` (n,) has that
-    dtype; `field` is None or an array like `beta`.
+    `run` is a `_gram.Run` or None, `matrix` else an array (n, ld) of the rows' dtype; `diagonal` (n,) has
+    that dtype; `field` is None or an array like `beta`.
     """
     cdef MercerDual dual
     cdef _Watch watch = _Watch()
