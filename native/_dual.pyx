@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The dual solver of support vector machines.
 
-`mercer._native` is the only importer. dual.c solves; this module describes arrays to it, and looks for signals
-when it asks.
+`mercer._native` is the only importer. dual.c solves; this module describes arrays to it, and looks for
+signals when it asks.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
