@@ -11,6 +11,7 @@ the sum over all variables, or over each of two ranges by itself (ν-machines). 
 where it is not positive semidefinite a step treats a negative curvature as a tiny one, as LIBSVM does.
 """
 
+import weakref
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -309,7 +310,7 @@ class _Layout:
     """The samples' places, and their kernel rows, in one dtype."""
 
     def __init__(self, samples, dtype):
-        self.samples, self.dtype = samples, dtype
+        self.samples, self.dtype = weakref.proxy(samples), dtype  # which owns this: no cycle
         self.unit, step = _native.dual_units(dtype)
         lengths = [-(-max(1, size) // self.unit) * self.unit for size in samples.sizes]
         self.starts = np.concatenate([[0], np.cumsum(lengths)])
