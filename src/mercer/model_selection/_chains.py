@@ -85,7 +85,8 @@ class Gram:
 
     def __init__(self, kernel, X, groups, tol, n_threads):
         self._given, self._lock, self._held = (kernel, X, groups, n_threads), threading.Lock(), {}
-        self._tol, self.dtype, self.users = tol, None, 0
+        self._tol, self._entry_size = tol, None
+        self.dtype, self.users = None, 0
 
     def held(self, check, dtype=None):
         """(DualSamples, matrix, places) in a dtype, by default the one that will do."""
@@ -117,9 +118,11 @@ class Gram:
 
     def entry_size(self, check):
         """The root mean square of the entries of the largest of some rows."""
-        _, matrix, places = self.held(check)
-        some = matrix[places[:: max(1, len(places) // _PROBE)]]
-        return float(np.sqrt(np.einsum("ij,ij->i", some, some, dtype=np.float64).max() / some.shape[1]))
+        if self._entry_size is None:
+            _, matrix, places = self.held(check)
+            some = matrix[places[:: max(1, len(places) // _PROBE)]].astype(np.float64)
+            self._entry_size = float(np.sqrt(np.square(some).mean(axis=1).max()))
+        return self._entry_size
 
 
 @dataclass
@@ -164,6 +167,7 @@ class Chain:
         self.F = np.ones_like(self.beta)
         self.C, self.n_iter = None, 0
         self.crawled = np.zeros(len(pairs.jobs), bool)
+        self.n_train = [sum(int(np.count_nonzero(weights[part])) for part in parts) for parts in pairs.parts]
         self.bias, self.status = np.zeros(len(pairs.jobs)), np.zeros(len(pairs.jobs), int)
         self._read_from(gram.held(check))
 
@@ -236,14 +240,12 @@ class Chain:
         """SMO for a while; Newton steps for the problems that it leaves; SMO again, which looks at these."""
         every = range(len(self.pairs.jobs))
         self.upper = np.broadcast_to(np.minimum(self.C * self.weights, np.finfo(float).max), self.beta.shape)
-        n_train = [
-            sum(int(np.count_nonzero(self.weights[part])) for part in parts) for parts in self.pairs.parts
-        ]
-        left = self._solve(every, max(_LEAST_STEPS, *n_train))
+        # too few steps to pay for cutting the rows down
+        left = self._solve(every, max(_LEAST_STEPS, *self.n_train), shrinking=False)
         if not left:
             return
         for index in left:
-            self._newton(index, n_train[index])
+            self._newton(index, self.n_train[index])
         self._solve(left, -1)
 
     def _newton(self, index, n):
@@ -263,13 +265,12 @@ class Chain:
         self._put(index, self.beta, beta)
         self._put(index, self.F, F)
 
-    def _solve(self, which, max_iter):
+    def _solve(self, which, max_iter, **options):
         """Solve pairs from β, in what β changes by. Returns those that were capped."""
         jobs = [self.pairs.jobs[index] for index in which]
         lower, upper = -self.beta, self.upper - self.beta
-        outcome = self.samples.solve(
-            jobs, self.F, lower, upper, max_iter=max_iter, fields=True, dtype=self.dtype, **self.options
-        )
+        options = {**self.options, "max_iter": max_iter, "fields": True, "dtype": self.dtype, **options}
+        outcome = self.samples.solve(jobs, self.F, lower, upper, **options)
         self.n_iter += int(outcome.n_iter.sum())
         left = []
         for at, index in enumerate(which):
