@@ -166,6 +166,7 @@ class Chain:
         self.beta = np.zeros((pairs.n_sets, len(weights)))
         self.F = np.ones_like(self.beta)
         self.C, self.n_iter = None, 0
+        self.n_free = 0
         self.crawled = np.zeros(len(pairs.jobs), bool)
         self.n_train = [sum(int(np.count_nonzero(weights[part])) for part in parts) for parts in pairs.parts]
         self.bias, self.status = np.zeros(len(pairs.jobs)), np.zeros(len(pairs.jobs), int)
@@ -191,6 +192,8 @@ class Chain:
             self._read_from(self.gram.held(self.check, np.dtype(np.float64)))
             self._refresh()
             self._reach()
+        inside = (self.beta > 0) & (self.beta < self.upper)
+        self.n_free = int(np.count_nonzero(inside, axis=1).max()) * 2 // self.pairs.k
         # a solution at which rounding leaves no step is one for which a fit by itself warns, too
         return Reached(self.beta.copy(), self.F.copy(), self.bias.copy(), not self.status.any())
 
@@ -240,8 +243,9 @@ class Chain:
         """SMO for a while; Newton steps for the problems that it leaves; SMO again, which looks at these."""
         every = range(len(self.pairs.jobs))
         self.upper = np.broadcast_to(np.minimum(self.C * self.weights, np.finfo(float).max), self.beta.shape)
-        # too few steps to pay for cutting the rows down
-        left = self._solve(every, max(_LEAST_STEPS, *self.n_train), shrinking=False)
+        # where most stay free, rows are cut down for nothing
+        shrinking = self.options["shrinking"] and 4 * self.n_free < max(self.n_train)
+        left = self._solve(every, max(_LEAST_STEPS, *self.n_train), shrinking=shrinking)
         if not left:
             return
         for index in left:

@@ -89,7 +89,7 @@ class _Inverse:
         return _native.cholesky_solve(self.factor, R, 1)
 
     def _column(self, k, room):
-        """Column k of the inverse of the whole matrix; those that are likely next come with it."""
+        """Column k of the inverse as it is; those that are likely to be asked for next come with it."""
         if k not in self._columns:
             room = np.where(self.gone, np.inf, room)
             room[list(self._columns)] = np.inf
@@ -97,15 +97,23 @@ class _Inverse:
             near = np.union1d(near[np.isfinite(room[near])], [k])
             unit = np.zeros((self.n, len(near)), order="F")
             unit[near, np.arange(len(near))] = 1.0
-            self._columns.update(zip(near.tolist(), self.solve(unit).T, strict=True))
-        return self._columns[k]
+            columns = self._follow(self.solve(unit).T, near, 0)
+            self._columns.update(zip(near.tolist(), ((self.m, column) for column in columns), strict=True))
+        since, column = self._columns[k]
+        return self._follow(column, k, since)
+
+    def _follow(self, columns, k, since):
+        """Columns (rows of an array, or one) as they are after the drops since some of them."""
+        some = slice(since, self.m)
+        if since == self.m:
+            return columns
+        dropped = self._dropped[some]
+        return columns - (dropped[:, k] / self._pivots[some, None if np.ndim(k) else ...]).T @ dropped
 
     def drop(self, k, room, *vectors):
-        """Drop row and column k; `vectors`, products of the inverse, follow. False if digits are lost."""
-        column, m = self._column(k, room), self.m
-        if m:
-            column = column - (self._dropped[:m, k] / self._pivots[:m]) @ self._dropped[:m]
-            column[self.gone] = 0.0
+        """Drop row and column k; two products with the inverse follow. False where digits are lost."""
+        column, m = self._column(k, room).copy(), self.m
+        column[self.gone] = 0.0
         pivot = column[k]
         if not pivot > 0:
             return False
@@ -161,14 +169,15 @@ def _working_set(F, beta, lower, upper, tol):
     bias = F[free].mean() if n_free else (most + least) / 2
     violation = np.where(can_rise, np.where(can_fall, 0.0, F - bias), np.where(can_fall, bias - F, 0.0))
     join = np.flatnonzero(violation > tol / 2)
-    limit = max(64, n_free)
+    # most of those that join at once would only leave again
+    limit = max(32, n_free // 8)
     if len(join) > limit:
         join = join[np.argsort(-violation[join], kind="stable")[:limit]]
     free[join] = True
     return np.flatnonzero(free)
 
 
-def newton_on_faces(rows, F, beta, lower, upper, tol, *, rounds=12, check=None):
+def newton_on_faces(rows, F, beta, lower, upper, tol, *, rounds=20, check=None):
     """Bring β of a problem min ½βᵀKβ − cᵀβ, lower ≤ β ≤ upper, at its sum, towards the optimum.
 
     Parameters
