@@ -27,7 +27,7 @@ def losses(y, k):
 
 
 def oracle(K, y, C, k):
-    """The problem's least value by an interior-point solver, over A itself."""
+    """A minimiser and the least value by an interior-point solver, over A; None where it fell short."""
     n = len(y)
     C = np.broadcast_to(np.asarray(C, float), n)
     e = losses(y, k)
@@ -41,6 +41,8 @@ def oracle(K, y, C, k):
     options.tol_gap_abs = options.tol_gap_rel = options.tol_feas = 1e-11
     cones = [clarabel.ZeroConeT(n), clarabel.NonnegativeConeT(int(bounded.sum()))]
     result = clarabel.DefaultSolver(P, e.ravel(), sp.csc_matrix(rows), right, cones, options).solve()
+    if result.status != clarabel.SolverStatus.Solved:
+        return None
     return np.array(result.x).reshape(n, k), result.obj_val
 
 
@@ -61,6 +63,14 @@ def check(out, K, y, C, tol):
     np.testing.assert_allclose(out.objective, 0.5 * np.vdot(A, F) + np.vdot(A, e), rtol=1e-9, atol=1e-12)
     assert out.duality_gap >= 0
     np.testing.assert_allclose(out.primal_objective, out.duality_gap - out.objective)
+
+
+def primal(A, K, y, C):
+    """½⟨A, KA⟩ + Σ Cᵢ maxₘ(fᵢₘ + eᵢₘ − fᵢᵧ) over the classes that are there, a bound."""
+    F = K @ A
+    there = np.unique(y[C > 0])
+    slack = (F + losses(y, A.shape[1]))[:, there].max(axis=1) - F[np.arange(len(y)), y]
+    return 0.5 * np.vdot(A, F) + C[C > 0] @ slack[C > 0]
 
 
 @pytest.fixture
@@ -108,7 +118,7 @@ def test_meets_scipy(rng):
     np.testing.assert_allclose(out.coef, found.x.reshape(8, k), atol=1e-5)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 5), st.sampled_from([0.01, 1.0, 100.0, 1e4]), st.booleans())
 def test_any_tiny_problem(seed, k, C, linear):
     rng = np.random.default_rng(seed)
@@ -122,9 +132,13 @@ def test_any_tiny_problem(seed, k, C, linear):
     tol = 1e-7
     out = solve(K, y, upper, k, tol=tol)
     check(out, K, y, upper, tol)
-    _, best = oracle(K, y, upper, k)
-    # a violation v leaves at most v Σ Cᵢ, and Clarabel about 1e-9 of its own
-    np.testing.assert_allclose(out.objective, best, rtol=1e-7, atol=1e-7 + tol * upper.sum())
+    # a violation v leaves at most v Σ Cᵢ: weak duality proves it, without another solver
+    assert primal(out.coef, K, y, upper) + out.objective <= tol * upper.sum() + 1e-9 * (
+        1 + abs(out.objective)
+    )
+    found = oracle(K, y, upper, k)
+    if found is not None:  # it gives up on some singular K
+        np.testing.assert_allclose(out.objective, found[1], rtol=1e-7, atol=1e-7 + tol * upper.sum())
 
 
 @pytest.mark.parametrize("C", [0.3, 10.0])
