@@ -28,7 +28,7 @@ cdef extern from "dual.h" nogil:
         pass
 
     ctypedef struct MercerDualProgress:
-        int64_t n_iter, n_done
+        int64_t n_done
         double gap
 
     ctypedef struct MercerDual:
@@ -170,7 +170,7 @@ def solve(
         dual.field = _written(field_memory)
     dual.tol, dual.scale, dual.max_iter = tol, float(diagonal.max()), max_iter
     dual.cache_bytes, dual.shrinking = cache_bytes, shrinking
-    dual.progress.n_iter = dual.progress.n_done = 0
+    dual.progress.n_done = 0
     dual.progress.gap = np.inf
     watch.dual, watch.on_step, watch.error = &dual, on_step, None
     dual.poll, dual.context = _poll, <void *>watch

@@ -408,7 +408,7 @@ static void spread_out(Places *places, int thread, int n_threads)
 }
 
 /* One problem by all threads. */
-static void solve_together(MercerDual *dual, MercerDualJob *job, int n_threads, volatile int *stop, double *last_poll)
+static void solve_together(MercerDual *dual, MercerDualJob *job, int n_threads, atomic_int *stop, double *last_poll)
 {
     Team team;
     Places places = {.leader = -1};
@@ -430,7 +430,7 @@ static void solve_together(MercerDual *dual, MercerDualJob *job, int n_threads, 
 }
 
 /* Problems one by one, each by one thread. */
-static void solve_apart(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads, volatile int *stop,
+static void solve_apart(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads, atomic_int *stop,
                         double *last_poll)
 {
     ptrdiff_t next = 0;
@@ -492,7 +492,7 @@ static void end_sharing(MercerDual *dual)
 
 int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads)
 {
-    volatile int stop = 0;
+    atomic_int stop = 0;
     double last_poll = omp_get_wtime(), left = 0;
     ptrdiff_t first = 0;
     atomic_size_t shared_bytes = 0;

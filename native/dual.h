@@ -29,7 +29,7 @@ typedef struct {
 } MercerDualJob;
 
 typedef struct {
-    int64_t n_iter, n_done;
+    int64_t n_done;
     double gap;
 } MercerDualProgress;
 

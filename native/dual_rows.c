@@ -336,12 +336,12 @@ int dual_rows_begin(DualRows *rows, const MercerDual *dual, const MercerDualJob 
     rows->dual = dual;
     rows->job = job;
     rows->n_computed = 0;
-    rows->is_gathered = 0;
+    release_gathered(rows);
     all_columns(rows);
     if (rows->n > rows->max_size) {
         free(rows->slot_of);
-        rows->max_size = rows->n;
         rows->slot_of = malloc((size_t)rows->n * sizeof(int32_t));
+        rows->max_size = rows->slot_of ? rows->n : 0;
         if (!rows->slot_of)
             return MERCER_NO_MEMORY;
     }

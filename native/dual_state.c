@@ -176,14 +176,15 @@ int smo_shrink(Smo *smo)
         free(kept);
         return MERCER_OK;
     }
-    if (smo->n_epochs == smo->snapshot_room || smo->snapshots == NULL) {
-        smo->snapshot_room = smo->n_epochs + 8;
-        double *more = realloc(smo->snapshots, (size_t)(smo->snapshot_room * smo->size) * sizeof(double));
+    if ((smo->n_epochs + 1) * smo->size > smo->snapshot_room) { /* the last problem may have been a smaller one */
+        const ptrdiff_t room = (smo->n_epochs + 8) * smo->size;
+        double *more = realloc(smo->snapshots, (size_t)room * sizeof(double));
         if (!more) {
             free(kept);
             return MERCER_NO_MEMORY;
         }
         smo->snapshots = more;
+        smo->snapshot_room = room;
     }
     memcpy(smo->snapshots + smo->n_epochs * smo->size, smo->beta, (size_t)smo->size * sizeof(double));
     const int failed = dual_rows_shrink(&smo->rows, smo->variable, kept, n);

@@ -11,7 +11,7 @@ typedef struct {
     MercerDualJob *job;
     DualRows rows;
     Team *team;                  /* NULL: one thread */
-    volatile int *stop;
+    atomic_int *stop;
     double *last_poll;
     ptrdiff_t work;
     ptrdiff_t size;              /* variables */
@@ -28,7 +28,7 @@ typedef struct {
     double *beta, *lower, *upper, *all_F;
     int32_t *epoch;              /* when it was removed; −1 if active */
     double *snapshots;           /* (n_epochs, size): β at each removal */
-    ptrdiff_t snapshot_room, n_epochs;
+    ptrdiff_t snapshot_room, n_epochs; /* snapshot_room: numbers */
 } Smo;
 
 static inline double smo_element(const Smo *smo, const void *array, ptrdiff_t i)
