@@ -81,7 +81,8 @@ def own_search(module, X, y, Cs, gammas, repeats):
     machine, PathCV = (_svm.under_test(module, name) for name in ("SVC", "PathCV"))
     seconds = []
     for _ in range(repeats):
-        search = PathCV(machine(cache_size=2000), Cs=Cs, gammas=gammas, cv=folds())
+        # LIBSVM's vote, as the peer predicts by; it makes no difference to the time
+        search = PathCV(machine(cache_size=2000, break_ties=False), Cs=Cs, gammas=gammas, cv=folds())
         time.sleep(_timing.PAUSE)
         seconds.append(_timing.seconds_of(lambda search=search: search.fit(X, y)))
     return found_by(search, float(np.median(seconds)))

@@ -19,7 +19,7 @@ _MODULE_OF = {
     "SVR": "mercer.estimators.svm",
     "show_versions": "mercer._versions",
 }
-_SUBMODULES = ("estimators", "gram", "kernels", "plotting", "solvers")
+_SUBMODULES = ("estimators", "gram", "kernels", "model_selection", "plotting", "solvers")
 
 __all__ = ["__version__", *_MODULE_OF, *_SUBMODULES]
 

@@ -1,8 +1,10 @@
 """The dual solver: the same optimum whatever the rows' precision, cache, storage, threads and shrinking."""
 
+import gc
 import signal
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -221,6 +223,20 @@ def test_ctrl_c_ends_a_long_solve():
     with pytest.raises(KeyboardInterrupt):
         solve(RBF(gamma=0.05), X, y, 1e6, tol=1e-9, dtype=np.float64)
     assert time.perf_counter() - before < 1.5
+
+
+def test_memory_goes_with_the_last_name():
+    X, y = two_classes(1200)
+    samples = DualSamples(RBF(gamma=0.5), X, groups_of(y))
+    one = np.ones((1, 1200))
+    samples.solve([PAIR], one, 0 * one, one, tol=1e-3)
+    gone = weakref.ref(samples)
+    gc.disable()
+    try:
+        del samples
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_jobs_are_described_as_c_has_them():

@@ -12,7 +12,7 @@ where it is not positive semidefinite a step treats a negative curvature as a ti
 """
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -284,7 +284,9 @@ class DualSamples:
         """
         # no BLAS, whose threads would wake up for it
         noise = rounding * np.sqrt([np.square(beta).sum() for beta in outcome.beta])
-        again = np.flatnonzero((noise > options[0] / 2) | (outcome.status == STATUS.index("stalled")))
+        short = outcome.status == STATUS.index("stalled")
+        capped = outcome.status == STATUS.index("capped")
+        again = np.flatnonzero(((noise > options[0] / 2) | short) & ~capped)
         if not again.size:
             return outcome
         double = self._layout(np.dtype(np.float64))
@@ -297,8 +299,7 @@ class DualSamples:
                     mine[index] = new[at]
         outcome.n_iter[again] += better.n_iter
         outcome.n_rows[again] += better.n_rows
-        object.__setattr__(outcome, "rows", "float32, float64")
-        return outcome
+        return replace(outcome, rows="float32, float64")
 
 
 def _least_rounding(scale):
