@@ -119,11 +119,9 @@ def test_memory_does_not_grow_over_ten_thousand_fits():
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads the memory that Linux reports")
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("make", "n_fits"),
-    [(SVC, 10_000), (SVR, 10_000), (lambda: SVC(probability=True), 3_000)],
-    ids=["SVC", "SVR", "probabilities"],
+    "make", [SVC, SVR, lambda: SVC(probability=True)], ids=["SVC", "SVR", "probabilities"]
 )
-def test_memory_does_not_grow_over_ten_thousand_machines(make, n_fits):
+def test_memory_does_not_grow_over_ten_thousand_machines(make):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 3))
     y = np.arange(30) % 3
@@ -131,14 +129,14 @@ def test_memory_does_not_grow_over_ten_thousand_machines(make, n_fits):
     gc.disable()
     try:
         sizes = []
-        for i in range(n_fits):
+        for i in range(10_000):
             make().set_params(gamma=1.0 + i % 7).fit(X, y).predict(X)
-            if (i + 1) % (n_fits // 5) == 0:
+            if i % 2000 == 1999:
                 sizes.append(resident())
     finally:
         gc.enable()
-    # Without the cycle collector, too. A cycle left a fit was 1500 bytes at least.
-    assert sizes[-1] - sizes[0] < 100 * n_fits
+    # Without the cycle collector, too. The least that a cycle left was 1500 bytes a fit.
+    assert sizes[-1] - sizes[0] < 1_000_000
 
 
 def test_threads_change_nothing_in_machines():
