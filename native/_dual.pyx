@@ -7,7 +7,7 @@ signals when it asks.
 
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 import numpy as np
 
@@ -17,6 +17,7 @@ cdef extern from "mercer.h" nogil:
 
     ctypedef struct MercerTable:
         ptrdiff_t panel_width, smo_step
+        void (*smo_add)(ptrdiff_t n, double *F, const void *row, double a) noexcept nogil
 
     const MercerTable *mercer_table(int is_float32) noexcept
     int mercer_openmp() noexcept
@@ -123,6 +124,42 @@ def diagonal(run, out, int n_threads):
         status = mercer_dual_diagonal(source, table, &memory[0], n, n_threads)
     if status:
         raise MemoryError("no memory for the tiles")
+
+
+# Columns of which sums stay in the nearest cache while rows pass by; a multiple of any step.
+cdef enum:
+    COLUMNS = 1024
+
+ctypedef fused Entry:
+    float
+    double
+
+
+def square(const Entry[:, :] matrix, const int32_t[::1] places, double[::1, :] out):
+    """Write the entries of a symmetric matrix among some places."""
+    cdef ptrdiff_t i, j, n = len(places)
+    with nogil:
+        for j in range(n):
+            for i in range(n):
+                out[i, j] = matrix[places[j], places[i]]
+
+
+def add_rows(
+    const Entry[:, :] matrix, const int32_t[::1] places, const double[::1] coefficients, double[::1] out
+):
+    """Add the sum of coefficient times row over some rows, whose entries are adjacent, to out (n,)."""
+    cdef const MercerTable *table = mercer_table(Entry is float)
+    cdef ptrdiff_t start = 0, end = len(out), width, k, j, some = len(places)
+    with nogil:
+        while start < end:
+            width = min(COLUMNS, (end - start) // table.smo_step * table.smo_step)
+            for k in range(some):
+                if width:
+                    table.smo_add(width, &out[start], &matrix[places[k], start], coefficients[k])
+                else:
+                    for j in range(start, end):
+                        out[j] += coefficients[k] * matrix[places[k], j]
+            start = start + width if width else end
 
 
 cdef const double *_doubles(const double[:, ::1] array) noexcept:

@@ -18,8 +18,9 @@
 
 #include "dual_state.h"
 
-/* A problem with fewer variables is not worth cutting down. */
-enum { SHRINK_FROM = 1500, SHRINK_EVERY = 1000 };
+/* A problem with fewer variables is not worth cutting down, nor one that may end at once. Rows of a matrix cost next to
+ * nothing when they are wanted again, and its problems begin near their solutions. */
+enum { SHRINK_FROM = 1500, SHRINK_EVERY = 1000, MATRIX_FROM = 400, MATRIX_FIRST = 100 };
 /* Elements between looks at the clock, seconds between calls of poll. */
 enum { WORK_BETWEEN_LOOKS = 4000000 };
 static const double POLL_EVERY = 0.02;
@@ -239,7 +240,8 @@ static int loop(Smo *smo)
     const int hard = unbounded(smo);
     /* rounding of the kernel's entries is all that is left of a margin below this */
     const double margin_zero = sqrt(dual->scale) * (dual->table->element == 4 ? 1e-3 : 1e-7);
-    int64_t next_shrink = smo->n < SHRINK_EVERY ? smo->n : SHRINK_EVERY;
+    const ptrdiff_t from = dual->run ? SHRINK_FROM : MATRIX_FROM;
+    int64_t next_shrink = dual->run ? (smo->n < SHRINK_EVERY ? smo->n : SHRINK_EVERY) : MATRIX_FIRST;
     int part, status;
     look(smo);
     for (;; smo->job->n_iter++) {
@@ -262,7 +264,7 @@ static int loop(Smo *smo)
             return DUAL_CAPPED;
         if (smo->work > WORK_BETWEEN_LOOKS && stopped(smo, gap))
             return DUAL_STOPPED;
-        if (dual->shrinking && smo->job->n_iter >= next_shrink && smo->n >= SHRINK_FROM) {
+        if (dual->shrinking && smo->job->n_iter >= next_shrink && smo->n >= from) {
             const ptrdiff_t n = smo->n;
             if (smo_shrink(smo))
                 return DUAL_NO_MEMORY;

@@ -111,7 +111,9 @@ typedef struct {
     const double *coefficients;
     ptrdiff_t n_columns, n_sources;
     double *F;
-    double *sums;                /* by column, for a matrix */
+    double *sums;                /* sums_size for each part, for a matrix */
+    ptrdiff_t sums_size;
+    int stretch;                 /* the same for all parts: sums are rounded otherwise */
 } Subtraction;
 
 /* One tile of columns j0..j1 against all sources, into sum (tile). */
@@ -130,21 +132,36 @@ static void subtract_tile(const Subtraction *job, ptrdiff_t j0, ptrdiff_t j1, ch
     }
 }
 
-/* Columns k0..k1 of a matrix against all sources, into sums by column. */
-static void subtract_matrix(const Subtraction *job, ptrdiff_t k0, ptrdiff_t k1)
+/* Whether columns of a matrix ascend and are a good part of those in between: then whole stretches of rows are added. */
+static int nearly_adjacent(const int32_t *column, ptrdiff_t n)
+{
+    for (ptrdiff_t k = 1; k < n; k++)
+        if (column[k] <= column[k - 1])
+            return 0;
+    return n > 0 && column[n - 1] - column[0] < 8 * n;
+}
+
+/* Columns k0..k1 of a matrix against all sources; sums, which are 0, are by column in a stretch, else by k. */
+static void subtract_matrix(const Subtraction *job, ptrdiff_t k0, ptrdiff_t k1, double *sums)
 {
     const MercerDual *dual = job->rows->dual;
+    const MercerTable *table = dual->table;
     const int32_t *column = job->run.column_of;
+    if (k0 >= k1)
+        return;
+    const ptrdiff_t first = column[k0], width = dual_padded(column[k1 - 1] + 1 - first, table->smo_step);
     for (ptrdiff_t i = 0; i < job->n_sources; i++) {
         const size_t at = (size_t)(job->sources[i] * dual->ld);
         const double by = job->coefficients[i];
-        for (ptrdiff_t k = k0; dual->table->element == 4 && k < k1; k++)
-            job->sums[k] += by * (double)((const float *)dual->matrix + at)[column[k]];
-        for (ptrdiff_t k = k0; dual->table->element == 8 && k < k1; k++)
-            job->sums[k] += by * ((const double *)dual->matrix + at)[column[k]];
+        if (job->stretch)
+            table->smo_add(width, sums, (const char *)dual->matrix + (at + (size_t)first) * table->element, by);
+        for (ptrdiff_t k = k0; !job->stretch && table->element == 4 && k < k1; k++)
+            sums[k - k0] += by * (double)((const float *)dual->matrix + at)[column[k]];
+        for (ptrdiff_t k = k0; !job->stretch && table->element == 8 && k < k1; k++)
+            sums[k - k0] += by * ((const double *)dual->matrix + at)[column[k]];
     }
     for (ptrdiff_t k = k0; k < k1; k++)
-        job->F[job->columns[k]] -= job->sums[k];
+        job->F[job->columns[k]] -= sums[job->stretch ? column[k] - first : k - k0];
 }
 
 static void subtract_part(void *context, int part, int thread)
@@ -158,7 +175,7 @@ static void subtract_part(void *context, int part, int thread)
     char *scratch = rows->scratch + (size_t)thread * rows->scratch_bytes;
     double *sum = (double *)(scratch + rows->scratch_bytes - (size_t)tile * sizeof(double));
     if (!rows->dual->run) {
-        subtract_matrix(job, begin, end);
+        subtract_matrix(job, begin, end, job->sums + part * job->sums_size);
         return;
     }
     for (ptrdiff_t j = begin; j < end; j += tile) {
@@ -178,7 +195,10 @@ int dual_rows_subtract(DualRows *rows, const int32_t *columns, ptrdiff_t n_colum
     int32_t *source_rows = malloc((size_t)(n_sources + 1) * sizeof(int32_t));
     Subtraction job = {.rows = rows, .columns = columns, .sources = source_rows, .coefficients = coefficients,
                        .n_columns = n_columns, .n_sources = n_sources, .F = F};
-    job.sums = rows->dual->run ? NULL : calloc((size_t)n_columns + 1, sizeof(double));
+    if (!rows->dual->run) { /* several variables may stand for a column */
+        job.sums_size = n_columns + rows->dual->n + rows->dual->table->smo_step;
+        job.sums = calloc((size_t)(job.sums_size * (rows->team ? rows->team->n : 1)), sizeof(double));
+    }
     if (!from || !source_rows || (!rows->dual->run && !job.sums)) {
         free(from);
         free(source_rows);
@@ -189,6 +209,7 @@ int dual_rows_subtract(DualRows *rows, const int32_t *columns, ptrdiff_t n_colum
         from[k] = (int32_t)dual_layout(rows->job, columns[k]);
     for (ptrdiff_t k = 0; k < n_sources; k++)
         source_rows[k] = (int32_t)dual_layout(rows->job, sources[k]);
+    job.stretch = nearly_adjacent(from, n_columns);
     const int failed = dual_gather(rows->dual, &job.run, from, n_columns);
     if (!failed && rows->team)
         team_run(rows->team, subtract_part, &job);

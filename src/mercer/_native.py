@@ -32,6 +32,8 @@ __all__ = [
     "isas",
     "matmul",
     "matmul_parts",
+    "matrix_add_rows",
+    "matrix_square",
     "openmp",
     "pull",
     "pull_push",
@@ -333,6 +335,18 @@ DUAL_JOB = _dual.JOB
 def dual_units(dtype):
     """The multiples at which groups of samples begin, and the columns that a matrix has beyond its rows."""
     return _dual.units(np.dtype(dtype))
+
+
+def matrix_square(matrix, places):
+    """Entries of a symmetric float32 or float64 matrix among some places: float64, in Fortran order."""
+    out = np.empty((len(places), len(places)), order="F")
+    _dual.square(matrix, places.astype(np.int32), out)
+    return out
+
+
+def matrix_add_rows(matrix, places, coefficients, out):
+    """Add to ``out`` (n,), float64, the sum of coefficient · row over some rows of such a matrix (m, n)."""
+    _dual.add_rows(matrix, places.astype(np.int32), np.ascontiguousarray(coefficients), out)
 
 
 def dual_run(program, side, dtype, n_threads=None, cancels=None):

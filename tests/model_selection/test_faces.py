@@ -116,6 +116,21 @@ def test_the_matrix_that_is_held(dtype, kernel, rng):
     assert samples.hold(dtype)[0] is not None
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 7, 33, 1100])
+def test_entries_and_products_of_a_matrix(n, dtype, rng):
+    wide = rng.standard_normal((n, n + 5))
+    wide[:, :n] += wide[:, :n].T
+    matrix = wide.astype(dtype)[:, :n]
+    ranges = [slice(0, n // 3), slice(n // 2, n)]
+    rows = Rows(matrix, ranges)
+    some = rng.permutation(len(rows.places))[: 1 + n // 4]
+    K = matrix.astype(np.float64)[np.ix_(rows.places, rows.places)]
+    np.testing.assert_array_equal(rows.square(some), K[np.ix_(some, some)])
+    change = rng.standard_normal(len(some))
+    np.testing.assert_allclose(rows.product(some, change), K[:, some] @ change, atol=1e-12 * n)
+
+
 def test_making_the_matrix_can_be_stopped(rng):
     def stop():
         raise InterruptedError

@@ -87,6 +87,49 @@ def test_shrinking_brings_back_the_gradient_of_what_it_left_alone():
     np.testing.assert_allclose(outcome.field[0], F, atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_problems_on_a_matrix_are_cut_down_and_brought_back(dtype, classes):
+    X, y = two_classes(1500, 3)
+    # of three classes, the pair of the first and the last has another one in between
+    y[::2] = np.where(X[::2, 2] > 0, y[::2], classes - 1)
+    groups, kernel = groups_of(y), RBF(gamma=0.5)
+    K = kernel(X)
+    job = DualJob((0, 1), (len(groups) - 1, len(groups)), (1.0, -1.0))
+    taken = np.concatenate([groups[0], groups[-1]])
+    sign = np.repeat([1.0, -1.0], [len(groups[0]), len(groups[-1])])
+    one, found = np.ones((1, len(X))), []
+    for n_threads in (1, 2, 3):
+        samples = DualSamples(Precomputed(), K, groups, n_threads=n_threads)
+        options = {"tol": 1e-3, "fields": True, "dtype": dtype}
+        found.append(samples.solve([job], one, 0 * one, 30 * one, **options))
+        np.testing.assert_array_equal(found[0].beta[0], found[-1].beta[0])
+        np.testing.assert_array_equal(found[0].field[0], found[-1].field[0])
+    whole = samples.solve([job], one, 0 * one, 30 * one, shrinking=False, **options)
+    np.testing.assert_allclose(found[0].objective, whole.objective, rtol=1e-5)
+    beta = found[0].beta[0]
+    noise = 1e-13 if dtype == np.float64 else 3e-8
+    np.testing.assert_allclose(
+        found[0].field[0], sign - K[np.ix_(taken, taken)] @ beta, atol=noise * np.abs(beta).sum()
+    )
+
+
+def test_two_variables_of_one_sample_are_brought_back_on_a_matrix():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (700, 2))
+    y = np.sin(X).sum(axis=1) + 0.2 * rng.standard_normal(700)
+    kernel, groups = RBF(gamma=0.5), [np.arange(700)]
+    jobs = [DualJob((0, 1), (0, 1), (1.0, -1.0), set=0)]
+    c = y[None, :]
+    for form, data in ((Precomputed(), kernel(X)), (kernel, X)):
+        samples = DualSamples(form, data, groups)
+        options = {"tol": 1e-5, "fields": True, "dtype": np.float64}
+        outcome = samples.solve(jobs, c, 0 * c, np.full_like(c, 5.0), **options)
+        beta = outcome.beta[0][:700] + outcome.beta[0][700:]
+        F = np.repeat([1.0, -1.0], 700) * np.tile(y, 2) - np.tile(kernel(X) @ beta, 2)
+        np.testing.assert_allclose(outcome.field[0], F, atol=1e-10)
+
+
 @pytest.mark.parametrize("n_threads", [2, 3])
 @pytest.mark.parametrize(("n", "d"), [(500, 3), (7000, 6)])
 def test_any_number_of_threads_gives_the_same_bits(n, d, n_threads):

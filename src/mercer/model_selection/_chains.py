@@ -24,8 +24,8 @@ _DOUBLE_UP_TO = 1000
 _ROUNDING = 2.4e-8
 # Rows by which the size of the entries is judged.
 _PROBE = 64
-# SMO steps before anything else is tried, at least.
-_LEAST_STEPS = 500
+# SMO steps before anything else is tried: so many for each sample, and for these at least.
+_STEPS, _LEAST_STEPS = 6, 500
 _CAPPED = STATUS.index("capped")
 
 
@@ -36,6 +36,11 @@ class Pairs:
     ----------
     sizes : sequence of int
         Samples of each class; samples are in the order of the classes.
+
+    Attributes
+    ----------
+    places, signs : list of ndarray
+        Of each pair: where its samples are in arrays of shape (n_sets, n), flattened, and their signs.
     """
 
     def __init__(self, sizes):
@@ -46,6 +51,12 @@ class Pairs:
         self.n_sets = max(sets.values()) + 1
         self.jobs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0), set=sets[a, b]) for a, b in self.pairs]
         self.parts = [tuple(self.of_class(c) for c in pair) for pair in self.pairs]
+        n = int(self.offsets[-1])
+        self.signs = [np.repeat([1.0, -1.0], [sizes[a], sizes[b]]) for a, b in self.pairs]
+        self.places = [
+            job.set * n + np.concatenate([np.arange(part.start, part.stop) for part in parts])
+            for job, parts in zip(self.jobs, self.parts, strict=True)
+        ]
 
     def of_class(self, c):
         """Where the samples of a class are."""
@@ -166,7 +177,8 @@ class Chain:
         self.beta = np.zeros((pairs.n_sets, len(weights)))
         self.F = np.ones_like(self.beta)
         self.C, self.n_iter = None, 0
-        self.n_free = 0
+        self.every = np.concatenate(pairs.places)
+        self.starts = np.cumsum([0] + [len(places) for places in pairs.places[:-1]])
         self.crawled = np.zeros(len(pairs.jobs), bool)
         self.n_train = [sum(int(np.count_nonzero(weights[part])) for part in parts) for parts in pairs.parts]
         self.bias, self.status = np.zeros(len(pairs.jobs)), np.zeros(len(pairs.jobs), int)
@@ -192,8 +204,6 @@ class Chain:
             self._read_from(self.gram.held(self.check, np.dtype(np.float64)))
             self._refresh()
             self._reach()
-        inside = (self.beta > 0) & (self.beta < self.upper)
-        self.n_free = int(np.count_nonzero(inside, axis=1).max()) * 2 // self.pairs.k
         # a solution at which rounding leaves no step is one for which a fit by itself warns, too
         return Reached(self.beta.copy(), self.F.copy(), self.bias.copy(), not self.status.any())
 
@@ -201,51 +211,49 @@ class Chain:
 
     def _begin(self, ratio):
         """At β, or at β times the ratio of the two C, whichever has the lower objective at the new C."""
-        for job, parts in zip(self.pairs.jobs, self.pairs.parts, strict=True):
-            for_all = [(self.beta[job.set, part], self.F[job.set, part]) for part in parts]
-            linear = sum(beta.sum() for beta, _ in for_all)
-            quadratic = sum(beta @ (1 - F) for beta, F in for_all)
-            if 0.5 * ratio**2 * quadratic - ratio * linear < 0.5 * quadratic - linear:
-                for beta, F in for_all:
-                    beta *= ratio
-                    F[...] = 1 - ratio * (1 - F)
+        beta, F = (self._flat(array) for array in (self.beta, self.F))
+        linear, quadratic = self._by_pair(beta), self._by_pair(beta * (1 - F))
+        lower = 0.5 * ratio**2 * quadratic - ratio * linear < 0.5 * quadratic - linear
+        by = np.repeat(np.where(lower, ratio, 1.0), np.diff(self.starts, append=len(beta)))
+        self.beta.flat[self.every] = by * beta
+        self.F.flat[self.every] = 1 - by * (1 - F)
 
     def _noise(self):
         """The standard deviation of what rounding of the matrix does to F; LIBSVM's rows are rounded, too."""
-        size = max(np.sqrt(sum(np.sum(self.beta[job.set, part] ** 2) for part in parts))
-                   for job, parts in zip(self.pairs.jobs, self.pairs.parts, strict=True))  # fmt: skip
+        size = np.sqrt(self._by_pair(np.square(self._flat(self.beta))).max())
         return _ROUNDING * self.gram.entry_size(self.check) * size
 
     def _refresh(self):
-        for index in range(len(self.pairs.jobs)):
-            beta, _, signs = self._signed(index)
+        for index, signs in enumerate(self.pairs.signs):
+            beta, _ = self._signed(index)
             used = np.flatnonzero(beta)
             self._put(index, self.F, signs - self.rows[index].product(used, beta[used]))
 
-    # ---------------------------------------------------------------- one problem's arrays
+    # ---------------------------------------------------------------- arrays of problems
+
+    def _flat(self, array):
+        """An array (n_sets, n) by the variables of all pairs."""
+        return array.ravel()[self.every]
+
+    def _by_pair(self, values):
+        """Sums of such."""
+        return np.add.reduceat(values, self.starts)
 
     def _signed(self, index):
-        """β and F of a pair, and the signs of its samples."""
-        job, parts = self.pairs.jobs[index], self.pairs.parts[index]
-        signs = np.repeat([1.0, -1.0], [part.stop - part.start for part in parts])
-        beta, F = (np.concatenate([array[job.set, part] for part in parts]) for array in (self.beta, self.F))
-        return signs * beta, signs * F, signs
+        """β and F of a pair."""
+        places, signs = self.pairs.places[index], self.pairs.signs[index]
+        return signs * self.beta.flat[places], signs * self.F.flat[places]
 
     def _put(self, index, array, signed):
-        first, second = self.pairs.parts[index]
-        count = first.stop - first.start
-        array[self.pairs.jobs[index].set, first] = signed[:count]
-        array[self.pairs.jobs[index].set, second] = -signed[count:]
+        array.flat[self.pairs.places[index]] = self.pairs.signs[index] * signed
 
     # ---------------------------------------------------------------- solving
 
     def _reach(self):
         """SMO for a while; Newton steps for the problems that it leaves; SMO again, which looks at these."""
-        every = range(len(self.pairs.jobs))
-        self.upper = np.broadcast_to(np.minimum(self.C * self.weights, np.finfo(float).max), self.beta.shape)
-        # where most stay free, rows are cut down for nothing
-        shrinking = self.options["shrinking"] and 4 * self.n_free < max(self.n_train)
-        left = self._solve(every, max(_LEAST_STEPS, *self.n_train), shrinking=shrinking)
+        every = list(range(len(self.pairs.jobs)))
+        self.upper = np.tile(np.minimum(self.C * self.weights, np.finfo(float).max), (len(self.beta), 1))
+        left = self._solve(every, _STEPS * max(_LEAST_STEPS, *self.n_train))
         if not left:
             return
         for index in left:
@@ -253,47 +261,41 @@ class Chain:
         self._solve(left, -1)
 
     def _newton(self, index, n):
-        parts, row = self.pairs.parts[index], self.pairs.jobs[index].set
-        beta, F, signs = self._signed(index)
-        bound = np.concatenate([self.upper[row, part] for part in parts])
+        signs = self.pairs.signs[index]
+        beta, F = self._signed(index)
+        bound = self.upper.flat[self.pairs.places[index]]
         size = signs * beta
         steps = face_steps(np.count_nonzero((size > 0) & (size < bound)), n)
         # A larger C takes more steps: what was crawled through once is not again.
         if not self.crawled[index] and steps > max(_LEAST_STEPS, n):
             if not self._solve([index], steps):
                 return
-            beta, F, _ = self._signed(index)
+            beta, F = self._signed(index)
         self.crawled[index] = True
         lower, upper = np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0)
         newton_on_faces(self.rows[index], F, beta, lower, upper, self.options["tol"], check=self.check)
         self._put(index, self.beta, beta)
         self._put(index, self.F, F)
 
-    def _solve(self, which, max_iter, **options):
+    def _solve(self, which, max_iter):
         """Solve pairs from β, in what β changes by. Returns those that were capped."""
         jobs = [self.pairs.jobs[index] for index in which]
         lower, upper = -self.beta, self.upper - self.beta
-        options = {**self.options, "max_iter": max_iter, "fields": True, "dtype": self.dtype, **options}
+        options = {**self.options, "max_iter": max_iter, "fields": True, "dtype": self.dtype}
         outcome = self.samples.solve(jobs, self.F, lower, upper, **options)
         self.n_iter += int(outcome.n_iter.sum())
-        left = []
-        for at, index in enumerate(which):
-            first, second = self.pairs.parts[index]
-            count, row = first.stop - first.start, jobs[at].set
-            for part, change, F in (
-                (first, outcome.beta[at][:count], outcome.field[at][:count]),
-                (second, -outcome.beta[at][count:], -outcome.field[at][count:]),
-            ):
-                # exactly to the bounds, where they were reached
-                beta = np.where(
-                    change == upper[row, part], self.upper[row, part], self.beta[row, part] + change
-                )
-                self.beta[row, part] = np.where(change == lower[row, part], 0.0, beta)
-                self.F[row, part] = F
-            self.bias[index], self.status[index] = outcome.bias[at, 0], outcome.status[at]
-            if outcome.status[at] == _CAPPED:
-                left.append(index)
-        return left
+        places = np.concatenate([self.pairs.places[index] for index in which])
+        signs = np.concatenate([self.pairs.signs[index] for index in which])
+        change = signs * np.concatenate(outcome.beta)
+        beta = self.beta.ravel()[places] + change
+        # exactly to the bounds, where they were reached
+        at_upper, at_lower = change == upper.ravel()[places], change == lower.ravel()[places]
+        beta[at_upper] = self.upper.ravel()[places[at_upper]]
+        beta[at_lower] = 0.0
+        self.beta.flat[places] = beta
+        self.F.flat[places] = signs * np.concatenate(outcome.field)
+        self.bias[which], self.status[which] = outcome.bias[:, 0], outcome.status
+        return [index for index, status in zip(which, outcome.status, strict=True) if status == _CAPPED]
 
 
 def _stretch(places, part):

@@ -20,8 +20,6 @@ __all__ = ["Rows", "face_steps", "newton_on_faces"]
 _RIDGES = {np.dtype(np.float32): (1e-7, 1e-5), np.dtype(np.float64): (1e-13, 1e-10)}
 # Columns of the inverse that are solved for together: the variables nearest to their bounds.
 _BATCH = 16
-# Rows that are widened to float64 at a time.
-_CHUNK = 64
 
 
 class Rows:
@@ -41,19 +39,15 @@ class Rows:
 
     def square(self, A):
         """K among the variables A, float64 in Fortran order."""
-        at = self.places[A]
-        return np.asarray(self.matrix[at][:, at], dtype=np.float64).T
+        return _native.matrix_square(self.matrix, self.places[A])
 
     def product(self, A, change):
         """K times a vector that is 0 but for `change` at A, by all variables."""
-        out = np.zeros(len(self.places))
-        for start in range(0, len(A), _CHUNK):
-            at, some = self.places[A[start : start + _CHUNK]], change[start : start + _CHUNK]
-            position = 0
-            for part in self.ranges:
-                width = part.stop - part.start
-                out[position : position + width] += some @ self.matrix[at, part].astype(np.float64)
-                position += width
+        out, start = np.zeros(len(self.places)), 0
+        for part in self.ranges:
+            end = start + part.stop - part.start
+            _native.matrix_add_rows(self.matrix[:, part], self.places[A], change, out[start:end])
+            start = end
         return out
 
 
