@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .._arrays import available_memory
-from ..estimators._one_against_one import pair_decisions
 from ..estimators.svm import SVC
 from ..kernels.prepared import n_rows, take_rows
 from ._chains import Chain, Gram, Pairs
@@ -17,7 +16,7 @@ from ._chains import Chain, Gram, Pairs
 __all__ = ["ChainTask", "MachinePath"]
 
 # Rows whose kernel values with all samples are multiplied at a time.
-_CHUNK = 512
+_CHUNK = 64
 # Matrices that are there at a time, at most, and the part of the free memory that they may take.
 _TOGETHER, _SHARE = 2, 0.5
 
@@ -57,12 +56,14 @@ class MachinePath:
     splits : list of (train, test)
     with_train : bool
         Whether decisions of the training rows are wanted, too.
+    labels_only : bool
+        Whether decisions are for labels alone, which do not depend on all of them.
     n_threads : int
     """
 
-    def __init__(self, X, y, weights, splits, *, with_train, n_threads):
+    def __init__(self, X, y, weights, splits, *, with_train, labels_only, n_threads):
         self.X, self.y, self.sample_weight, self.splits = X, y, weights, splits
-        self.with_train, self.n_threads = with_train, n_threads
+        self.with_train, self.labels_only, self.n_threads = with_train, labels_only, n_threads
         self.classes, self.codes = np.unique(y, return_inverse=True)
         self.groups = [np.flatnonzero(self.codes == c) for c in range(len(self.classes))]
         self.order = np.concatenate(self.groups)
@@ -162,36 +163,43 @@ class MachinePath:
         ]
 
     def _decisions(self, task, reached, rows, check):
-        """Decisions of some rows (places in class order), a list of (m, p) by C."""
-        if len(self.groups) == 2:
-            signs = np.where(rows < self.pairs.offsets[1], 1.0, -1.0)
-            return [(signs * (1 - one.F[0, rows]) + one.bias)[:, None] for one in reached]
-        V = [self._coefficients(reached, c) for c in range(self.pairs.k)]
-        products = self._products(task.gram, V, rows, check)
-        return [
-            pair_decisions(np.ascontiguousarray(products[:, :, i]), one.bias) for i, one in enumerate(reached)
-        ]
+        """Decisions of some rows (places in class order), a list of (m, p) by C.
 
-    def _coefficients(self, reached, c):
-        """Signed coefficients of a class in the pairs with the others, by C: (n_c, n_C, k − 1)."""
-        part = self.pairs.of_class(c)
-        out = np.empty((part.stop - part.start, len(reached), self.pairs.k - 1))
-        for job, (a, b) in zip(self.pairs.jobs, self.pairs.pairs, strict=True):
-            if c in (a, b):
-                for i, one in enumerate(reached):
-                    out[:, i, b - 1 if c == a else a] = (1 if c == a else -1) * one.beta[job.set, part]
-        return out
+        A pair's F has those of its own classes' rows. Where only labels count, a row whose class wins all its
+        pairs needs no other decisions, and has the bias in their place: no class can have as many votes.
+        """
+        pairs = self.pairs
+        codes = np.searchsorted(pairs.offsets, rows, side="right") - 1
+        first, second = (codes == np.array(pairs.pairs)[:, [[0], [1]]]).astype(float).swapaxes(0, 1)
+        signs = (first - second)[:, None]
+        values = np.stack([one.F[:, rows] for one in reached], axis=1)[[job.set for job in pairs.jobs]]
+        np.subtract(1, values, out=values)
+        values *= signs
+        values += np.stack([one.bias for one in reached], axis=1)[:, :, None]
+        wanted = (signs == 0).any(axis=(0, 1))
+        if self.labels_only:
+            wanted &= ((signs * values > 0).sum(axis=0) < pairs.k - 1).any(axis=0)
+        wanted = np.flatnonzero(wanted)
+        if wanted.size:
+            self._add_others(task.gram, reached, rows, wanted, signs, values, check)
+        return list(values.transpose(1, 2, 0))
 
-    def _products(self, gram, V, rows, check):
+    def _add_others(self, gram, reached, rows, wanted, signs, values, check):
+        """Add sums over support vectors to values (p, n_C, m): wanted rows, pairs without their class."""
         _, matrix, places = gram.held(check)
-        shape = V[0].shape[1:]
-        out = np.empty((len(V), len(rows), *shape))
-        for start in range(0, len(rows), _CHUNK):
+        pairs, (first, second) = self.pairs, np.array(self.pairs.pairs).T
+        sets = [job.set for job in pairs.jobs]
+        beta = np.stack([one.beta for one in reached], axis=1)
+        support = np.flatnonzero(beta.any(axis=(0, 1)))
+        terms = np.split(support, np.searchsorted(support, pairs.offsets[1:-1]))
+        V = [beta[:, :, some].reshape(-1, len(some)) for some in terms]
+        for start in range(0, len(wanted), _CHUNK):
             check()
-            some = slice(start, start + _CHUNK)
+            some = wanted[start : start + _CHUNK]
             block = matrix[places[rows[some]]]
+            sums = np.empty((pairs.k, len(V[0]), len(some)))
             for c, coefficients in enumerate(V):
-                part = places[self.pairs.of_class(c)]
-                K = block[:, part[0] : part[-1] + 1].astype(np.float64)
-                out[c, some] = (K @ coefficients.reshape(len(part), -1)).reshape(-1, *shape)
-        return out
+                K = block[:, places[terms[c]]].astype(np.float64)
+                np.matmul(coefficients, K.T, out=sums[c])
+            sums = sums.reshape(pairs.k, pairs.n_sets, len(reached), -1)
+            values[:, :, some] += (sums[first, sets] - sums[second, sets]) * (signs[:, :, some] == 0)

@@ -127,6 +127,11 @@ class Scores:
         own = self.scoring is None and type(estimator).score is ClassifierMixin.score
         return own or (isinstance(self.scoring, str) and self.scoring == "accuracy")
 
+    def are_of_labels(self, estimator):
+        """Whether no scorer asks for more than labels."""
+        asked = [getattr(scorer, "_response_method", None) for scorer in self.scorers.values()]
+        return self.is_accuracy(estimator) or all(one == "predict" for one in asked)
+
     def decided(self, machine, X, y):
         """Scores and error of labels that are at hand, or cheap."""
         predicted = machine.predict(X)

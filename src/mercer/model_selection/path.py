@@ -232,7 +232,10 @@ class PathCV(GridSearchCV):
         y = np.asarray(y)
         if y.ndim != 1 or len(y) != n_rows(samples) or y.dtype.kind not in "iubUSO":
             return
-        path = MachinePath(samples, y, weights, splits, with_train=self.return_train_score, n_threads=threads)
+        path = MachinePath(
+            samples, y, weights, splits, with_train=self.return_train_score,
+            labels_only=scores.are_of_labels(first), n_threads=threads,
+        )  # fmt: skip
         if not path.fits_memory():
             return
         tasks = _tasks(path, machines, len(splits))
