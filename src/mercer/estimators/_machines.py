@@ -85,6 +85,7 @@ class Machines:
 
 # A ν-SVC's ρ below this, relative to the function's size, is rounding.
 _NO_MARGIN = 1e-9
+_ZERO = np.zeros(1)
 
 
 def pairs_of(present):
@@ -98,7 +99,7 @@ def pairs_of(present):
     -------
     list of tuple
     """
-    return list(combinations(present, 2))
+    return list(combinations(map(int, present), 2))
 
 
 def _reached(outcome, p):
@@ -117,11 +118,14 @@ class Sides(NamedTuple):
     Attributes
     ----------
     parts : tuple of slice
+    counts : tuple of int
+        Samples of each part.
     signs : tuple of float
         1 or −1.
     """
 
     parts: tuple
+    counts: tuple
     signs: tuple
 
     def take(self, values):
@@ -130,13 +134,13 @@ class Sides(NamedTuple):
 
     def labels(self):
         """±1 by sample."""
-        return np.repeat(self.signs, [part.stop - part.start for part in self.parts])
+        return np.repeat(self.signs, self.counts)
 
     def signed(self, values):
         """Changes the signs of the problem's values to y·value, in place."""
         at = 0
-        for part, sign in zip(self.parts, self.signs, strict=True):
-            end = at + part.stop - part.start
+        for count, sign in zip(self.counts, self.signs, strict=True):
+            end = at + count
             if sign < 0:
                 np.negative(values[at:end], out=values[at:end])
             at = end
@@ -148,9 +152,9 @@ class Sides(NamedTuple):
 
 def _binary_jobs(offsets, pairs):
     """Jobs of pairs of groups, the first of which has sign 1, and their sides."""
-    groups = [slice(int(a), int(b)) for a, b in pairwise(offsets)]
+    groups, n = [slice(a, b) for a, b in pairwise(offsets.tolist())], np.diff(offsets).tolist()
     jobs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)) for a, b in pairs]
-    return jobs, [Sides((groups[a], groups[b]), (1.0, -1.0)) for a, b in pairs]
+    return jobs, [Sides((groups[a], groups[b]), (n[a], n[b]), (1.0, -1.0)) for a, b in pairs]
 
 
 def _rest_jobs(offsets):
@@ -159,7 +163,10 @@ def _rest_jobs(offsets):
     present = np.flatnonzero(np.diff(offsets))
     jobs = [DualJob((0, k), set=index) for index in range(len(present))]
     bounds = [(int(offsets[group]), int(offsets[group + 1])) for group in present]
-    return jobs, [Sides((slice(0, a), slice(a, b), slice(b, n)), (-1.0, 1.0, -1.0)) for a, b in bounds]
+    return jobs, [
+        Sides((slice(0, a), slice(a, b), slice(b, n)), (a, b - a, n - b), (-1.0, 1.0, -1.0))
+        for a, b in bounds
+    ]
 
 
 def _with_folds(jobs, n_sets, folds):
@@ -230,22 +237,40 @@ def c_machines(samples, rows, upper, weights, pairs, *, folds=None, previous=Non
     return machines
 
 
+def _spaced(arrays):
+    """The arrays one after another, each behind a 0 of its own.
+
+    A sum of one in its place, by ``np.add.reduceat``, then has the digits of its own ``sum()``.
+    """
+    return np.concatenate([part for array in arrays for part in (_ZERO, array)])
+
+
 def _c_outcome(outcome, sides, upper, weights):
     p = len(sides)
     bias, objective = outcome.bias[:p, 0], outcome.objective[:p]
-    size, loss, cost, room = np.zeros((4, p))
     even, hard = (weights == weights[0]).all(), np.isinf(upper).any()
-    for j, side in enumerate(sides):
-        # c = y, hence y f = 1 − y (F − b)
-        short = side.signed(outcome.field[j] - bias[j])
-        room[j] = 1 - short.max() if hard else 1.0
-        slack = np.maximum(short, 0.0, out=short)
-        size[j] = np.abs(outcome.beta[j]).sum()
-        loss[j] = weights[0] * slack.sum() if even else (side.take(weights) * slack).sum()
-        cost[j] = 0.0 if hard else loss[j] * (upper[0] / weights[0])
+    counts = np.array([side.counts for side in sides])
+    counts[:, 0] += 1  # the 0 in front
+    lengths = counts.sum(axis=1)
+    at = lengths.cumsum() - lengths
+    # c = y, hence y f = 1 − y (F − b); the parts' signs are the same in all problems
+    short = _spaced(outcome.field[:p]) - bias.repeat(lengths)
+    short *= np.repeat(sides[0].signs * p, counts.ravel())
+    short[at] = -np.inf
+    room = 1 - np.maximum.reduceat(short, at)
+    slack = np.maximum(short, 0.0, out=short)
+    size = np.add.reduceat(np.abs(_spaced(outcome.beta[:p])), at)
+    if even:
+        loss = weights[0] * np.add.reduceat(slack, at)
+    else:
+        loss = np.add.reduceat(_spaced([side.take(weights) for side in sides]) * slack, at)
     squared = np.maximum(2 * (objective + size), 0.0)
-    # A hard margin's function is scaled until every sample is at its margin or beyond.
-    primal = np.divide(0.5 * squared, np.square(room), out=np.full(p, np.inf), where=room > 1e-100) + cost
+    primal = 0.5 * squared
+    if hard:
+        # The function is scaled until every sample is at its margin or beyond.
+        primal = np.divide(primal, np.square(room), out=np.full(p, np.inf), where=room > 1e-100)
+    else:
+        primal += loss * (upper[0] / weights[0])
     return Machines(
         beta=outcome.beta[:p],
         intercept=bias,

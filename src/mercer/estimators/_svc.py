@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .._arrays import check_targets
 from ..kernels.prepared import n_rows, take_rows
+from ..solvers.dual import spans
 from ..solvers.platt import fit_sigmoid, sigmoid
 from ._base import check_choice, check_flag, check_number
 from ._certain import certain_argmax, certain_votes
@@ -111,13 +112,14 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         weights = self._weights(sample_weight, n)
         class_weight, weights = self._class_weights(classes, codes, weights)
         rows = self._canonical(X, codes, len(classes), weights)
-        present = np.flatnonzero(np.diff(rows.offsets))
+        sizes = np.diff(rows.offsets)
+        present = np.flatnonzero(sizes)
         if len(present) < 2:
             raise ValueError(
                 "Invalid input - all samples with positive weights belong to the same class"
                 f" ({classes.tolist()[present[0]]!r}); {self._one_class_hint}"
             )
-        own = rows.weights * np.repeat(class_weight, np.diff(rows.offsets))
+        own = rows.weights * np.repeat(class_weight, sizes)
         kernel = self._resolve_kernel(X, rows)
         previous = self._previous(n, classes, rows)
         folds = self._folds(rows) if self.probability else None
@@ -171,7 +173,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
     def _previous(self, n, classes, rows):
         """β of the last fit by problem, see `_last_coefficients`."""
         k = len(classes)
-        if not np.array_equal(self.__dict__.get("classes_"), classes):
+        if not (self.warm_start and np.array_equal(self.__dict__.get("classes_"), classes)):
             return None
         D = self._last_coefficients(n, k - 1 if self._is_pairwise(k) else k, rows)
         if D is None or not self._is_pairwise(k):
@@ -447,17 +449,16 @@ def _pair_layout(machines, offsets, present):
     problems : ndarray
         The solved pairs' places among all.
     """
-    k = len(offsets) - 1
-    D, problems = np.zeros((k - 1, offsets[-1])), []
+    k, pairs = len(offsets) - 1, np.array(pairs_of(present))
+    D, firsts = np.zeros((k - 1, offsets[-1])), offsets[pairs]
+    counts = offsets[pairs + 1] - firsts
+    lines = pairs[:, ::-1] - (1, 0)
+    D[lines.repeat(counts.ravel()), spans(firsts, counts)] = np.concatenate(machines.beta)
+    a, b = pairs.T
     scale = None if machines.scale is None else np.ones((k - 1, k))
-    for index, (a, b) in enumerate(pairs_of(present)):
-        beta, n_a = machines.beta[index], offsets[a + 1] - offsets[a]
-        D[b - 1, offsets[a] : offsets[a + 1]] = beta[:n_a]
-        D[a, offsets[b] : offsets[b + 1]] = beta[n_a:]
-        if scale is not None:
-            scale[b - 1, a] = scale[a, b] = machines.scale[index]
-        problems.append(a * k - a * (a + 1) // 2 + b - a - 1)
-    return D, scale, np.array(problems)
+    if scale is not None:
+        scale[b - 1, a] = scale[a, b] = machines.scale
+    return D, scale, a * k - a * (a + 1) // 2 + b - a - 1
 
 
 def _settle_absent(intercept, present, k):

@@ -218,9 +218,7 @@ class SupportVectorMachine(KernelEstimator):
     def _judge(self, machines):
         """Raise for what has no solution."""
         status = machines.status
-        finite = np.isfinite(machines.intercept).all() and all(
-            np.isfinite(beta).all() for beta in machines.beta
-        )
+        finite = np.isfinite(machines.intercept).all() and np.isfinite(np.concatenate(machines.beta)).all()
         if (status == STATUS.index("inseparable")).any():
             bound = machines.margin_bound[status == STATUS.index("inseparable")].min()
             raise ValueError(self._inseparable(bound))
@@ -311,7 +309,6 @@ class SupportVectorMachine(KernelEstimator):
             **more,
         }
         self.__dict__.update(kept)
-        precomputed = self._is_precomputed(self.kernel)
         self._packed = None if precomputed else Expansion(kernel, kept["support_vectors_"], self._segments())
         self._set_features(X, names)
         self._warn(machines)

@@ -13,6 +13,7 @@ where it is not positive semidefinite a step treats a negative curvature as a ti
 
 import weakref
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import cast_side, sides, single_side, take_rows
 from ..kernels.program import LeafKind, Side
 
-__all__ = ["DualJob", "DualOutcome", "DualSamples", "STATUS"]
+__all__ = ["DualJob", "DualOutcome", "DualSamples", "STATUS", "spans"]
 
 #: What a problem's ``status`` means.
 STATUS = ("converged", "capped", "stalled", "not finite", "no memory", "stopped", "inseparable")
@@ -302,6 +303,13 @@ class DualSamples:
         return replace(outcome, rows="float32, float64")
 
 
+def spans(firsts, counts):
+    """Ranges of integers, one after another: so many from each first one on."""
+    counts = counts.ravel()
+    ends = counts.cumsum()
+    return np.arange(ends[-1]) + (firsts.ravel() - ends + counts).repeat(counts)
+
+
 def _least_rounding(scale):
     """Rounding of entries of that size; infinity where float32's range might not hold them."""
     return float(np.finfo(np.float32).eps * scale) if 1e-30 < scale < 1e30 or scale == 0 else np.inf
@@ -313,16 +321,15 @@ class _Layout:
     def __init__(self, samples, dtype):
         self.samples, self.dtype = weakref.proxy(samples), dtype  # which owns this: no cycle
         self.unit, step = _native.dual_units(dtype)
-        lengths = [-(-max(1, size) // self.unit) * self.unit for size in samples.sizes]
+        lengths = -(-np.maximum(samples.sizes, 1) // self.unit) * self.unit
         self.starts = np.concatenate([[0], np.cumsum(lengths)])
-        self.n = int(self.starts[-1])
-        order, places = [], []
-        for group, length, start in zip(samples._groups, lengths, self.starts, strict=False):
-            filler = group[-1] if len(group) else np.concatenate(samples._groups)[0]
-            order.append(np.concatenate([group, np.full(length - len(group), filler)]))
-            places.append(start + np.arange(len(group)))
-        self.order, self.places = np.concatenate(order), np.concatenate(places)
         self.offsets = np.concatenate([[0], np.cumsum(samples.sizes)])
+        self.n = int(self.starts[-1])
+        rows = np.concatenate(samples._groups)
+        self.places = spans(self.starts[:-1], samples.sizes)
+        fillers = rows[np.where(samples.sizes > 0, self.offsets[1:] - 1, 0)]
+        self.order = np.repeat(fillers, lengths)
+        self.order[self.places] = rows
         self.run, self.matrix = None, None
         program = samples.program
         if program.block_leaves:
@@ -352,56 +359,52 @@ class _Layout:
         out[:, self.places] = values
         return out
 
-    def _range(self, groups):
-        return self.starts[groups[0]], self.starts[groups[1]] - self.starts[groups[0]]
+    def _taken(self, groups, begins):
+        """Places of the samples of ranges of groups (p, 2, 2), and the end of each problem's among them.
 
-    def _taken(self, job):
-        """Where the samples of a job are among its variables."""
-        taken, offset = [], 0
-        for groups in (job.first, job.second):
-            if groups is not None:
-                start, length = self._range(groups)
-                taken.append(self.places[self.offsets[groups[0]] : self.offsets[groups[1]]] - start + offset)
-                offset += length
-        return taken[0] if len(taken) == 1 else np.concatenate(taken)
+        Each range's variables begin at `begins` (p, 2).
+        """
+        firsts, starts = self.offsets[groups], self.starts[groups[..., 0]]
+        counts = firsts[..., 1] - firsts[..., 0]
+        taken = self.places[spans(firsts[..., 0], counts)] + (begins - starts).repeat(counts.ravel())
+        return taken, counts.sum(axis=1).cumsum()
 
     def solve(self, jobs, box, start, tol, max_iter, cache_bytes, shrinking, fields, on_step):
         """Run native/dual.c; returns what `outcome` takes."""
         table = np.zeros(len(jobs), _native.DUAL_JOB)
-        firsts = np.array([self._range(job.first) for job in jobs])
-        seconds = np.array([(0, 0) if job.second is None else self._range(job.second) for job in jobs])
-        table["start"] = np.stack([firsts[:, 0], seconds[:, 0]], axis=1)
-        table["length"] = np.stack([firsts[:, 1], seconds[:, 1]], axis=1)
-        table["sign"] = [job.signs for job in jobs]
-        for name in ("set", "separate", "epsilon"):
-            table[name] = [getattr(job, name) for job in jobs]
-        lengths = table["length"].sum(axis=1)
-        table["offset"] = np.cumsum(lengths) - lengths
+        groups = np.array([(*job.first, *(job.second or (0, 0))) for job in jobs]).reshape(-1, 2, 2)
+        _, _, table["sign"], table["set"], table["separate"], table["epsilon"] = zip(*jobs, strict=True)
+        table["start"] = self.starts[groups[..., 0]]
+        table["length"] = length = self.starts[groups[..., 1]] - table["start"]
+        begins = length.cumsum().reshape(-1, 2) - length
+        table["offset"], lengths = begins[:, 0], length.sum(axis=1)
+        taken, ends = self._taken(groups, begins)
         beta = np.zeros(int(lengths.sum()))
         field = np.empty(len(beta)) if fields else None
         if start is not None:
             table["started"] = 1
-            for job, offset, values in zip(jobs, table["offset"], start, strict=True):
-                beta[offset + self._taken(job)] = values
+            beta[taken] = np.concatenate(start)
         # the long ones first, so that threads end together
         order = np.argsort(-lengths, kind="stable")
-        sorted_table = table[order]
+        sorted_table = table.take(order)
         threads = 1 if np.square(lengths.astype(float)).sum() < _PARALLEL_FROM else self.samples.n_threads
         _native.dual(
             self.run, self.matrix, self.diagonal, *map(self._placed, box), sorted_table, beta, field,
             tol, max_iter, cache_bytes, shrinking, on_step, threads,
         )  # fmt: skip
-        table[order] = sorted_table
-        return jobs, table, beta, field
+        return sorted_table.take(np.argsort(order)), taken, ends, beta, field
 
-    def outcome(self, jobs, table, beta, field):
+    def outcome(self, table, taken, ends, beta, field):
         """A `DualOutcome`, by sample."""
-        taken = [offset + self._taken(job) for job, offset in zip(jobs, table["offset"], strict=True)]
+
+        def by_problem(values):
+            return [values[first:end] for first, end in pairwise([0, *ends.tolist()])]
+
         names = ("bias", "least", "most", "objective", "gap", "bound", "n_iter", "status", "n_rows")
         return DualOutcome(
-            beta=[beta[index] for index in taken],
-            field=None if field is None else [field[index] for index in taken],
-            rows=str(self.dtype),
+            beta=by_problem(beta[taken]),
+            field=None if field is None else by_problem(field[taken]),
+            rows=self.dtype.type.__name__,
             **{name: table[name].copy() for name in names},
         )
 
