@@ -75,8 +75,8 @@ if (_forced := os.environ.get("MERCER_ISA")) and _forced != isa():
 
 _SIMD_FUNCTIONS = ("exp", "expneg", "log", "log1p", "sin", "cos", "sinpi", "tanh", "sqrt", "rint")
 _FLOAT64 = np.dtype(np.float64)
-# More threads than this per core only cost memory, and systems refuse to start thousands.
-_THREADS_PER_CORE = 4
+# More threads than four per core only cost memory, and systems refuse to start thousands.
+_MOST_THREADS = 4 * (os.cpu_count() or 1)
 
 # GNU's OpenMP waits for ever in a child that was forked after parallel loops ran: it gets one thread.
 _parallel = {"ran": False, "lost": False}
@@ -91,7 +91,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _count_threads(n_threads):
-    count = min(_threads_asked_for(n_threads), _THREADS_PER_CORE * (os.cpu_count() or 1))
+    count = min(_threads_asked_for(n_threads), _MOST_THREADS)
     if _parallel["lost"]:
         return 1
     _parallel["ran"] = _parallel["ran"] or count > 1
