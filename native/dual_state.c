@@ -172,7 +172,9 @@ int smo_shrink(Smo *smo)
     if (!kept)
         return MERCER_NO_MEMORY;
     const ptrdiff_t n = choose_kept(smo, kept, begin);
-    if (n == 0 || n > smo->n - smo->n / 8 || smo->n_epochs == MAX_EPOCHS) {
+    /* cutting a row of a matrix costs as much as some steps over the whole one */
+    const ptrdiff_t most = smo->dual->run || smo->n_epochs ? smo->n - smo->n / 8 : smo->n / 2;
+    if (n == 0 || n > most || smo->n_epochs == MAX_EPOCHS) {
         free(kept);
         return MERCER_OK;
     }
