@@ -24,7 +24,7 @@ _DOUBLE_UP_TO = 1000
 _ROUNDING = 2.4e-8
 # Rows by which the size of the entries is judged.
 _PROBE = 64
-# SMO steps before anything else is tried: so many for each sample, and for these at least.
+# SMO steps before anything else is tried: so many for each sample, of which there count as many at least.
 _STEPS, _LEAST_STEPS = 6, 500
 _CAPPED = STATUS.index("capped")
 
