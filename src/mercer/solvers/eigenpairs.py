@@ -1,0 +1,374 @@
+"""The largest eigenpairs of a symmetric matrix: by LAPACK, or from products with blocks of vectors.
+
+The iterative way is block Lanczos with full reorthogonalisation and thick restarts. It wants a function
+``V -> A @ V`` only, so that a Gram matrix need not be stored; its own memory is a basis of a few times as
+many vectors as there are eigenpairs.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh
+
+from .._threads import n_threads as count_threads
+
+__all__ = ["Eigenpairs", "RowBlocks", "block_lanczos", "dense_eigenpairs", "fits_lanczos"]
+
+_EPS = np.finfo(np.float64).eps
+#: Rows of one part of a product. A fixed number: sums must not depend on how many threads there are.
+_ROWS = 512
+#: Columns of the basis beside twice the wanted ones before a restart. More cost more orthogonalisation than
+#: they save products (letter, n = 5000: 50 pairs to 1e-9 take 272 without a restart).
+_SPARE = 384
+#: A squared condition up to which a block's own Gram matrix orthonormalises it, applied twice.
+_CHOLESKY_UP_TO = 1e10
+
+
+@dataclass(frozen=True)
+class Eigenpairs:
+    """What a solver of eigenproblems reached.
+
+    Attributes
+    ----------
+    values : ndarray of shape (k,)
+        From the largest down.
+    vectors : ndarray of shape (n, k)
+        Orthonormal columns.
+    residuals : ndarray of shape (k,)
+        ``‖A v − λ v‖``; an eigenvalue lies within it, and `values` are much closer where they are isolated.
+    solver : str
+        "dense" or "lanczos".
+    n_iter : int
+        Products with A; 1 for "dense".
+    converged : bool
+        Whether every pair reached the tolerance.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    residuals: np.ndarray
+    solver: str
+    n_iter: int = 1
+    converged: bool = True
+
+
+class RowBlocks:
+    """Matrix products cut into fixed blocks of rows, which threads share; BLAS itself stays on one.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+    n_threads : int or None
+        Changes nothing in the results.
+    """
+
+    def __init__(self, n, n_threads=None):
+        self.parts = [slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS)]
+        threads = min(count_threads(n_threads), len(self.parts))
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def map(self, function):
+        """``function(part)`` of each block of rows, in order."""
+        return list((map if self._pool is None else self._pool.map)(function, self.parts))
+
+    def product(self, A, V, out=None):
+        """``A @ V`` for A of shape (n, m); `out` may be a part of A."""
+        out = np.empty((len(A), V.shape[1])) if out is None else out
+
+        def multiply(part):
+            out[part] = A[part] @ V
+
+        self.map(multiply)
+        return out
+
+    def subtract(self, F, A, V):
+        """``F -= A @ V``, in place."""
+
+        def subtract(part):
+            F[part] -= A[part] @ V
+
+        self.map(subtract)
+
+    def inner(self, A, V):
+        """``Aᵀ V`` for A of shape (n, m) and V of shape (n, p), summed in the order of the rows."""
+        parts = self.map(lambda part: A[part].T @ V[part])
+        total = parts[0]
+        for part in parts[1:]:
+            total += part
+        return total
+
+
+def dense_eigenpairs(A, k):
+    """The `k` largest eigenpairs of a symmetric matrix by LAPACK.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+        Symmetric; lost.
+    k : int
+
+    Returns
+    -------
+    Eigenpairs
+        With residuals of 0: they are of the size of rounding.
+    """
+    n = len(A)
+    # A C-ordered symmetric matrix is its own transpose, and LAPACK then needs no copy.
+    A = A if A.flags.f_contiguous else A.T
+    if k == n:
+        values, vectors = eigh(A, driver="evd", overwrite_a=True, check_finite=False)
+    else:
+        some = (n - k, n - 1)
+        values, vectors = eigh(A, subset_by_index=some, driver="evr", overwrite_a=True, check_finite=False)
+    return Eigenpairs(values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1]), np.zeros(k), "dense")
+
+
+def fits_lanczos(n, k, block):
+    """Whether `block_lanczos` has room in n dimensions: a few blocks beside the wanted vectors."""
+    return k + 4 * block <= n
+
+
+def block_lanczos(
+    apply, n, k, *, block, rng, tol=1e-9, noise=0.0, max_iter=None, max_basis=None, on_step=None, n_threads=None
+):
+    """The `k` largest eigenpairs of a symmetric positive semidefinite operator, from products with blocks.
+
+    Pair i is done when ``‖A v − λᵢ v‖ ≤ max(tol √(λ₁ λᵢ), noise)``. Then v is right up to an angle of that over
+    the distance of λᵢ to the eigenvalues beyond the basis, and ``√λᵢ v``, a principal component's
+    coordinates, up to ``√λ₁ · tol · λᵢ / distance``.
+
+    Parameters
+    ----------
+    apply : callable
+        ``apply(V) -> A V``, a new float64 array, for C-ordered V of shape (n, b).
+    n : int
+        Dimension.
+    k : int
+        With ``fits_lanczos(n, k, block)``.
+    block : int
+        Columns of a product. An eigenvalue that occurs more often than that is found too where the matrix has
+        few different eigenvalues, see Notes.
+    rng : RandomState or Generator
+        Draws the first block.
+    tol : float
+    noise : float
+        Size of the rounding in a product with a unit vector.
+    max_iter : int or None
+        Most products; None is 1000.
+    max_basis : int or None
+        Most columns of the basis; None is 2k + 384.
+    on_step : callable or None
+        ``on_step(n_iter, residual)`` at each look at the residual.
+    n_threads : int or None
+        Changes nothing in the result.
+
+    Returns
+    -------
+    Eigenpairs
+
+    Notes
+    -----
+    A Krylov space of b vectors holds at most b copies of an eigenvalue. When a space turns out to be invariant,
+    a new random block goes on outside of it, until one changes none of the k largest values.
+
+    References
+    ----------
+    Golub & Underwood, "The block Lanczos method for computing eigenvalues" (1977); Wu & Simon,
+    "Thick-restart Lanczos method for large symmetric eigenvalue problems", SIAM J. Matrix Anal. Appl. 22
+    (2000).
+    """
+    limit = 1000 if max_iter is None else max_iter
+    room = min(n, max(2 * k + _SPARE if max_basis is None else max_basis, k + 4 * block))
+    with RowBlocks(n, n_threads) as rows:
+        space = _Krylov(apply, n, block, room, rows, rng, noise)
+        due, seen, before = k + 2 * block, [], None
+        while True:
+            space.step()
+            last = space.n_iter >= limit or space.invariant
+            if not (last or space.full or space.m >= due):
+                space.extend()
+                continue
+            values, S = space.ritz(k)
+            residuals, goals = space.residuals(S), _goals(values, tol, noise)
+            worst = float(np.max(residuals / goals))
+            if on_step is not None:
+                on_step(space.n_iter, worst * tol)
+            converged = len(values) == k and worst <= 1
+            if converged and (_unchanged(before, values, goals) if space.invariant else space.deep):
+                break
+            if space.n_iter >= limit or not space.go_on(k):
+                break
+            before = values if space.chain == 0 else before
+            seen = [*seen[-1:], (space.n_iter, worst)]
+            due = space.m + block * _steps_left(seen)
+        return Eigenpairs(
+            values, space.vectors(S), residuals, "lanczos", n_iter=space.n_iter, converged=converged
+        )
+
+
+def _goals(values, tol, noise):
+    """Residuals at which pairs are done."""
+    top = max(float(values[0]), 0.0)
+    rounding = max(noise, _EPS * top, np.finfo(np.float64).tiny)
+    return np.maximum(tol * np.sqrt(top) * np.sqrt(np.maximum(values, 1e-12 * top)), rounding)
+
+
+def _unchanged(before, values, goals):
+    """Whether a new block outside of an invariant space has left the largest values where they were."""
+    return before is not None and len(before) == len(values) and bool((values - before <= goals).all())
+
+
+def _steps_left(seen):
+    """Blocks until the next look at the residual, which falls by a factor per block, slowly at first."""
+    if len(seen) < 2:
+        return 2
+    (n_before, before), (n_now, now) = seen
+    rate = np.log(before / now) / (n_now - n_before) if now > 0 else np.inf
+    return int(np.clip(0.9 * np.log(max(now, 1.0)) / rate, 1, 6)) if rate > 0 else 4
+
+
+class _Krylov:
+    """An orthonormal basis Q of a block Krylov space, with ``A Q = Q H + N B Eᵀ``, E the last block's columns.
+
+    Parameters
+    ----------
+    apply, n, block, rng, noise
+        As in `block_lanczos`.
+    room : int
+        Columns of Q.
+    rows : RowBlocks
+
+    Attributes
+    ----------
+    m : int
+        Columns of Q in use.
+    n_iter : int
+        Products with A.
+    chain : int
+        Of those, since the last random block.
+    """
+
+    def __init__(self, apply, n, block, room, rows, rng, noise):
+        self.apply, self.block, self.rows, self.rng, self.noise = apply, block, rows, rng, noise
+        self.Q = np.empty((n, room))
+        self.H = np.zeros((room, room))
+        self.m = self.n_iter = self.chain = self._renewed = 0
+        self._last = self._first = 0
+        self._size = 0.0  # the largest entry of H
+        self._append(self._random())
+
+    @property
+    def invariant(self):
+        """Whether A leads nowhere outside of the space."""
+        return self.N.shape[1] == 0
+
+    @property
+    def full(self):
+        """Whether another block finds no room."""
+        return self.m + self.N.shape[1] > self.Q.shape[1]
+
+    @property
+    def deep(self):
+        """Whether the last random block has had its time to show larger eigenvalues."""
+        return self._renewed == 0 or self.chain >= 8
+
+    def step(self):
+        """Multiply the last block by A: H gets its columns, N and B what leads outside."""
+        Q, m, last, first = self.Q, self.m, self._last, self._first
+        W = self.apply(np.ascontiguousarray(Q[:, last:m]))
+        self.n_iter += 1
+        self.chain += 1
+        # In exact arithmetic the columns before the last two blocks have no part in W.
+        C = self.rows.inner(Q[:, first:m], W)
+        self.rows.subtract(W, Q[:, first:m], C)
+        self._size = max(self._size, float(np.abs(C).max()))
+        W, B = self._orthonormal(W, max(self.noise, _EPS * self._size))
+        D = self.rows.inner(Q[:, :m], W)
+        self.rows.subtract(W, Q[:, :m], D)
+        # What keeps less than this of its unit length was rounding.
+        W, B2 = self._orthonormal(W, 0.1)
+        columns = D @ B
+        columns[first:] += C
+        self.N, self.B = W, B2 @ B
+        self.H[:m, last:m] = columns
+        self.H[last:m, :last] = columns[:last].T
+        corner = self.H[last:m, last:m]
+        corner[...] = (corner + corner.T) / 2
+
+    def extend(self):
+        """Make N the last block."""
+        self._append(self.N)
+
+    def go_on(self, k):
+        """Extend, after a restart with the best Ritz vectors where there is no room; False if n is reached."""
+        new = self.N
+        if self.invariant:
+            if self.m + self.block > len(self.Q):
+                return False
+            new = self._random()
+        if self.m + new.shape[1] > self.Q.shape[1]:
+            self._compress(k)
+        self._append(new)
+        if self.invariant:
+            self.chain, self._renewed = 0, self._renewed + 1
+        return True
+
+    def ritz(self, k):
+        """The k largest Ritz values (fewer if m is less) and their vectors in the basis."""
+        m = self.m
+        some = (max(m - k, 0), m - 1)
+        values, S = eigh(self.H[:m, :m], subset_by_index=some, driver="evr", check_finite=False)
+        return values[::-1].copy(), S[:, ::-1]
+
+    def residuals(self, S):
+        """Norms of ``A v − θ v`` for Ritz vectors ``v = Q s``."""
+        return np.linalg.norm(self.B @ S[self._last :], axis=0)
+
+    def vectors(self, S):
+        """``Q S``."""
+        return self.rows.product(self.Q[:, : self.m], S)
+
+    def _compress(self, k):
+        keep = k + max(self.block, (self.Q.shape[1] - k) // 4)
+        values, S = self.ritz(keep)
+        keep = len(values)
+        self.rows.product(self.Q[:, : self.m], S, out=self.Q[:, :keep])
+        self.H[...] = 0
+        self.H.flat[: keep * (len(self.H) + 1) : len(self.H) + 1] = values
+        self.m, self._last = keep, 0
+
+    def _append(self, block):
+        stop = self.m + block.shape[1]
+        self.Q[:, self.m : stop] = block
+        # The next product has parts in this block and the last; after a restart in all of the basis.
+        self._first, self._last, self.m = self._last, self.m, stop
+
+    def _random(self):
+        V = self.rng.standard_normal((len(self.Q), self.block))
+        for _ in range(2):
+            basis = self.Q[:, : self.m]
+            self.rows.subtract(V, basis, self.rows.inner(basis, V))
+            V, _ = self._orthonormal(V, 0.1)
+        return V
+
+    def _orthonormal(self, F, smallest):
+        """``F = N B`` with orthonormal N, without directions of which F has less than `smallest`."""
+        if F.shape[1] == 0:
+            return F, np.zeros((0, 0))
+        squares, S = np.linalg.eigh(self.rows.inner(F, F))
+        if squares[0] > max(squares[-1] / _CHOLESKY_UP_TO, smallest**2):
+            roots = np.sqrt(squares)
+            return self.rows.product(F, S / roots), S.T * roots[:, None]
+        N, R = np.linalg.qr(F)
+        U, sizes, Vt = np.linalg.svd(R)
+        some = sizes > smallest
+        return N @ U[:, some], sizes[some, None] * Vt[some]
