@@ -165,6 +165,21 @@ class Loss:
         """
         raise NotImplementedError
 
+    def curvature_bound(self, n_classes=2):
+        """What no eigenvalue of a sample's Hessian exceeds, for the step of gradient descent.
+
+        Parameters
+        ----------
+        n_classes : int
+            C, for a cost of vectors.
+
+        Returns
+        -------
+        float
+            inf where there is no bound.
+        """
+        return np.inf
+
     def check(self, y, name="y"):
         """Raise a ``ValueError`` unless the cost is defined for these targets, with the first that is not.
 

@@ -59,6 +59,10 @@ class Logistic(Loss):
         half = np.exp(-0.5 * np.abs(y * f))
         return half / (1 + half * half)
 
+    def curvature_bound(self, n_classes=2):
+        """¼, at a margin of 0."""
+        return 0.25
+
     def conjugate(self, y, u):
         """``s log s + (1 − s) log(1 − s)`` for 0 ≤ s = −y u ≤ 1."""
         y, u = pair(y, u)
@@ -106,6 +110,10 @@ class SquaredMargin(Loss):
         """2 for margins below 1, 0 from there on."""
         y, f = pair(y, f)
         return 2 * (y * f < 1).astype(f.dtype)
+
+    def curvature_bound(self, n_classes=2):
+        """2."""
+        return 2.0
 
     @np.errstate(over="ignore")
     def conjugate(self, y, u):
@@ -238,6 +246,10 @@ class Softmax(Loss):
         """diag(√p)(I − √p√pᵀ)."""
         return _SoftmaxRoot(*self._complement(floats(f)))
 
+    def curvature_bound(self, n_classes=2):
+        """½, for two classes of even odds (Gershgorin: 2pⱼ(1 − pⱼ))."""
+        return 0.5
+
     def conjugate(self, y, u):
         """Σ pⱼ log pⱼ for p = u + e_c of the simplex."""
         u = floats(u)
@@ -346,6 +358,10 @@ class JointSquaredMargin(Loss):
         f = floats(f)
         m, own = self._short(y, f)
         return _JointRoot((m > 0).astype(f.dtype), own)
+
+    def curvature_bound(self, n_classes=2):
+        """2C, twice the Laplacian of a star of C nodes."""
+        return 2.0 * n_classes
 
     @np.errstate(over="ignore")
     def conjugate(self, y, u):

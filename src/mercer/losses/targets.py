@@ -41,6 +41,10 @@ class Squared(Loss):
         """2."""
         return np.full_like(floats(f), 2.0)
 
+    def curvature_bound(self, n_classes=2):
+        """2."""
+        return 2.0
+
     @np.errstate(over="ignore")
     def conjugate(self, y, u):
         """``u y + u²/4``."""
@@ -92,6 +96,10 @@ class Huber(Loss):
         """2 where c = r, 0 beyond."""
         r, c = self._clipped(y, f)
         return np.where(r == c, r.dtype.type(2), r.dtype.type(0))
+
+    def curvature_bound(self, n_classes=2):
+        """2."""
+        return 2.0
 
     @np.errstate(over="ignore")
     def conjugate(self, y, u):
