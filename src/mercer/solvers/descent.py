@@ -156,24 +156,35 @@ def _dot(gradient):
 class _Backtracking:
     """Steps by Armijo's rule: halved until a plain step lowers the cost by half of what its slope promises.
 
-    Each search starts from twice the last step. Momentum is added to the step that this finds.
+    Each search starts from twice the last step. Momentum is added to the step that this finds. Where rounding
+    of the cost hides what a step promises, the last one that could be judged stands, or one is halved until
+    the gradient becomes smaller.
     """
 
-    def __init__(self, value):
-        self._value, self._last = value, 0.5
+    def __init__(self, value, value_and_gradient, squared_norm):
+        self._value, self._both, self._squared_norm = value, value_and_gradient, squared_norm
+        self._last, self._judged = 0.5, False
 
     def __call__(self, w, objective, gradient, squared):
-        step = 2 * self._last
-        # What rounding makes of equal costs is no rise.
-        slack = 8 * np.finfo(np.float64).eps * abs(objective)
-        while not self._value(w - step * gradient) <= objective - 0.5 * step * squared + slack:
+        hidden = 800 * np.finfo(np.float64).eps * abs(objective)
+        seen = 0.5 * self._last * squared > hidden
+        if self._judged and not seen:
+            return self._last
+        step = first = 2 * self._last
+        while not self._lowers(w - step * gradient, objective, squared, 0.5 * step * squared, hidden):
             step /= 2
-            if step < 1e-300:
-                raise Diverged(
-                    0, objective, step, "no step against the gradient lowers the cost: check the gradient"
-                )
-        self._last = step
+            if step < 1e-60 * first:
+                if not seen:
+                    return step
+                remedy = "no step against the gradient lowers the cost: check the gradient"
+                raise Diverged(0, objective, step, remedy)
+        self._last, self._judged = step, True
         return step
+
+    def _lowers(self, w, objective, squared, promised, hidden):
+        if promised > hidden:
+            return self._value(w) <= objective - promised + 0.01 * hidden
+        return self._squared_norm(self._both(w)[1]) < squared
 
 
 def gradient_descent(
@@ -248,7 +259,7 @@ def gradient_descent(
         def value(w):
             return value_and_gradient(w)[0]
 
-    search = _Backtracking(value) if isinstance(step, str) else None
+    search = _Backtracking(value, value_and_gradient, squared_norm) if isinstance(step, str) else None
     record = _Record(on_step)
     before = w
     with np.errstate(**QUIET):
