@@ -132,6 +132,16 @@ class EpsilonInsensitive(Loss):
     def __post_init__(self):
         positive(self, "epsilon", self.epsilon, zero=True)
 
+    @property
+    def slopes(self):
+        """Below and above the tube."""
+        return -1.0, 1.0
+
+    @property
+    def tube(self):
+        """Half of the width in which the cost is 0."""
+        return self.epsilon
+
     @np.errstate(over="ignore")
     def value(self, y, f):
         """max(0, |f − y| − ε)."""
@@ -180,6 +190,16 @@ class Quantile(Loss):
 
     def __post_init__(self):
         positive(self, "level", self.level, below=1)
+
+    @property
+    def slopes(self):
+        """Below y and above it."""
+        return -self.level, 1 - self.level
+
+    @property
+    def tube(self):
+        """Half of the width in which the cost is 0."""
+        return 0.0
 
     @np.errstate(over="ignore")
     def value(self, y, f):
