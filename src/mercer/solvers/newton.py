@@ -1,0 +1,380 @@
+"""Newton's method for kernelised losses, several problems in lockstep.
+
+Minimises over a and b, with f = K a + b,
+
+    P(a, b) = Σᵢ wᵢ l(yᵢ, fᵢ) + α aᵀ K a,
+
+C outputs being summed over. At the minimum a = −g/(2α), g = w l'(f). At any f p = −g/(2α) is a point of the
+dual problem, where Σ p = 0 if b minimises P for that a. The gap between P(a, b) and the dual value of p is
+then α (a − p)ᵀ K (a − p), without any cancellation, and the feature-space norm of a − p bounds the distance
+of a to the solution (P is 2α-strongly convex in that norm).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .newton_problem import Problems, minimise_in_span
+from .newton_system import Preconditioner, by_problem, solve_newton_system
+
+__all__ = ["NewtonOutcome", "newton"]
+
+#: Of the decrease that the slope promises, a step has to bring so much.
+_ARMIJO = 1e-4
+#: Relative rounding of P where f comes out of float32 products: below it steps are full.
+_BLUR = 1e-7
+#: Steps after which the gradient has to have halved, or P to have fallen by this part.
+_PATIENCE = 8
+_SLOWEST = 1e-6
+#: Steps of conjugate gradients after which, in float32, their error has to have halved.
+_SINGLE_PATIENCE = 30
+_MOST_PRODUCTS = 500
+
+
+@dataclass
+class NewtonOutcome:
+    """Where Newton's method stopped.
+
+    Attributes
+    ----------
+    a : ndarray of shape (n, q) or (n, q, C)
+        Dual coefficients.
+    b : ndarray of shape (q,) or (q, C)
+        Intercepts; of a loss that a common shift does not change, with sum 0.
+    f : ndarray like a
+        ``K a + b`` for all rows, those of weight 0 as well.
+    objective : ndarray of shape (q,)
+        P.
+    gap : ndarray of shape (q,)
+        What P is above its minimum at most.
+    gradient : ndarray of shape (q,)
+        The gradient of P in the feature space over that of the penalty: a bound of the relative error of the
+        function in that space.
+    n_iter : ndarray of int of shape (q,)
+        Steps.
+    converged : ndarray of bool of shape (q,)
+    n_products : int
+        Products with K, the cheap ones too.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    f: np.ndarray
+    objective: np.ndarray
+    gap: np.ndarray
+    gradient: np.ndarray
+    n_iter: np.ndarray
+    converged: np.ndarray
+    n_products: int
+
+
+@dataclass
+class _State:
+    """Coefficients, h = K a, and intercepts."""
+
+    a: np.ndarray
+    h: np.ndarray
+    b: np.ndarray
+
+    def take(self, going):
+        return _State(self.a[:, going], self.h[:, going], self.b[going])
+
+    def put(self, going, other):
+        self.a[:, going], self.h[:, going], self.b[going] = other.a, other.h, other.b
+
+
+@dataclass
+class _Gauge:
+    """What is known at a state."""
+
+    f: np.ndarray
+    p: np.ndarray  # −g/(2α)
+    Kp: np.ndarray
+    error: np.ndarray  # ‖a − p‖ in the feature space
+    gradient: np.ndarray
+    objective: np.ndarray
+    gap: np.ndarray
+
+    def take(self, left):
+        return _Gauge(
+            self.f[:, left],
+            self.p[:, left],
+            self.Kp[:, left],
+            *(part[left] for part in (self.error, self.gradient, self.objective, self.gap)),
+        )
+
+
+def _gauge(problems, product, state):
+    """How far a state is from the solution, by p and K p. One product."""
+    n = len(state.a)
+    f = state.h + state.b
+    g = problems.gradients(f)
+    p = -g / (2 * problems.alphas[:, None])
+    Kp = product(p.reshape(n, -1)).reshape(p.shape)
+    away = np.maximum(by_problem(state.a - p, state.h - Kp), 0.0)
+    own = by_problem(state.a, state.h)
+    size = np.maximum(np.maximum(own, by_problem(p, Kp)), 0.0)
+    error = np.sqrt(away)
+    relative = np.divide(error, np.sqrt(size), out=np.zeros_like(error), where=size > 0)
+    if problems.fit_intercept:
+        sums, sizes = np.abs(g.sum(axis=0)).max(axis=1), np.abs(g).sum(axis=(0, 2))
+        relative = np.maximum(relative, np.divide(sums, sizes, out=np.zeros_like(sums), where=sizes > 0))
+    objective = problems.costs(f) + problems.alphas * own
+    gap = problems.alphas * away
+    if problems.fit_intercept:
+        # Nought but for rounding, or where no b attains the minimum.
+        gap = gap + np.abs((g.sum(axis=0) * state.b).sum(axis=1))
+    return _Gauge(f, p, Kp, error, relative, objective, gap)
+
+
+def _step(problems, state, gauge, step, image, shift):
+    """Move along the line to (p + step, b + shift) until P has fallen enough: a new state."""
+    da, dh = gauge.p + step - state.a, gauge.Kp + image - state.h
+    alphas = problems.alphas
+    first = by_problem(state.a, dh) + by_problem(da, state.h)
+    second = by_problem(da, dh)
+    own = by_problem(state.a, state.h)
+    # g = −2α p, and Σ g = 0.
+    slope = 2 * alphas * by_problem(state.a - gauge.p, dh)
+    length, df = np.ones(len(alphas)), dh + shift
+    blur = _BLUR * np.abs(gauge.objective)
+    for _ in range(40):
+        costs = problems.costs(gauge.f + length[:, None] * df)
+        value = costs + alphas * (own + length * first + length**2 * second)
+        limit = gauge.objective + _ARMIJO * length * np.minimum(slope, 0.0) + blur
+        short = ~(value <= limit)
+        if not short.any():
+            break
+        length[short] /= 2
+    t = length[:, None]
+    moved = _State(state.a + t * da, state.h + t * dh, state.b + length[:, None] * shift)
+    whole = length == 1
+    if whole.any():  # without the rounding of a − a
+        moved.a[:, whole] = (gauge.p + step)[:, whole]
+        moved.h[:, whole] = (gauge.Kp + image)[:, whole]
+    return moved
+
+
+def _forcing(gradient, tol):
+    """By which factor a system's error is to fall: as a full step's own error, and not beyond `tol`."""
+    ahead = np.divide(tol, gradient, out=np.ones_like(gradient), where=gradient > 0)
+    return np.clip(0.3 * np.maximum(gradient, ahead), 3e-5, 0.1)
+
+
+class _Inner:
+    """The product and the preconditioner of the Newton systems, renewed when that pays."""
+
+    def __init__(self, product, single, low_rank, n_threads):
+        self.exact, self.product = product, single or product
+        self.low_rank, self.n_threads = low_rank, n_threads
+        self.preconditioner, self.n_products = None, 0
+        self._first = self._excess = 0
+
+    @property
+    def cheap(self):
+        return self.product is not self.exact
+
+    def give_up_single(self):
+        self.product = self.exact
+
+    def take(self, going):
+        if self.preconditioner is not None:
+            self.preconditioner = self.preconditioner.take(going)
+
+    def solve(self, problems, gauge, state, tol):
+        curvature = problems.curvature(gauge.f)
+        if self.preconditioner is None or self._excess >= self.preconditioner.cost:
+            self.preconditioner = Preconditioner(self.low_rank, curvature, problems.alphas, self.n_threads)
+            self._first = None
+        target = 2 * problems.alphas * gauge.error * _forcing(gauge.gradient, tol)
+        step, image, shift, reached, n_iter = solve_newton_system(
+            self.product,
+            curvature,
+            problems.alphas,
+            curvature.adjoint(state.h - gauge.Kp),
+            self.preconditioner,
+            target=target,
+            max_iter=_MOST_PRODUCTS,
+            fit_intercept=problems.fit_intercept,
+            patience=_SINGLE_PATIENCE if self.cheap else 10 * _SINGLE_PATIENCE,
+        )
+        self.n_products += n_iter
+        if self._first is None:
+            self._first, self._excess = n_iter, 0
+        self._excess += max(0, n_iter - self._first)
+        if not reached.all():
+            self.give_up_single()
+            self._excess = np.inf  # the preconditioner may be at fault
+        return step, image, shift
+
+
+def _started(problems, start, product, shape):
+    n, q, _ = shape
+    if start is None:
+        return _State(np.zeros(shape), np.zeros(shape), np.zeros(shape[1:]))
+    if isinstance(start, tuple):
+        a, b = (np.array(part, dtype=np.float64) for part in start)
+        a, b = a.reshape(shape), b.reshape(shape[1:])
+        return _State(a, product(a.reshape(n, -1)).reshape(shape), b)
+    outcomes = [start] if isinstance(start, NewtonOutcome) else list(start)
+    A = np.stack([each.a.reshape(shape) for each in outcomes])
+    B = [each.b.reshape(shape[1:]) for each in outcomes]
+    H = np.stack([each.f.reshape(shape) - b for each, b in zip(outcomes, B, strict=True)])
+    t = np.zeros((q, len(A)))
+    t[:, 0] = 1.0
+    t, b = minimise_in_span(problems, A, H, t, B[0].copy())
+    a, h = (np.einsum("kiqc,qk->iqc", each, t, optimize=True) for each in (A, H))
+    return _State(a, h, b)
+
+
+@dataclass
+class _Figures:
+    """What was reached, by problem."""
+
+    objective: np.ndarray
+    gap: np.ndarray
+    gradient: np.ndarray
+    n_iter: np.ndarray
+
+    @classmethod
+    def of(cls, q):
+        return cls(*(np.zeros(q) for _ in range(3)), np.zeros(q, dtype=np.intp))
+
+    def put(self, going, gauge, n_iter):
+        self.objective[going], self.gap[going] = gauge.objective, gauge.gap
+        self.gradient[going], self.n_iter[going] = gauge.gradient, n_iter
+
+
+def _minimise(problems, inner, state, tol, max_iter, on_step):
+    """Newton steps, `state` being changed, until each problem is done, is stuck, or may go no further."""
+    q = len(problems.alphas)
+    figures, going = _Figures.of(q), np.arange(q)
+    best, lowest, best_at = np.full(q, np.inf), np.full(q, np.inf), np.zeros(q, dtype=np.intp)
+    all_, current = problems, _State(state.a, state.h, state.b)
+    for n_iter in range(max_iter + 1):
+        current.b = problems.centre(current.h, current.b)
+        gauge = _gauge(problems, inner.exact, current)
+        inner.n_products += 1
+        state.put(going, current)
+        figures.put(going, gauge, n_iter)
+        if on_step is not None:
+            on_step(n_iter, figures.gradient)
+        fallen = lowest[going] - gauge.objective > _SLOWEST * np.abs(gauge.objective)
+        better = (gauge.gradient < best[going] / 2) | fallen
+        some = going[better]
+        best[some], lowest[some], best_at[some] = gauge.gradient[better], gauge.objective[better], n_iter
+        stuck = n_iter - best_at[going] >= _PATIENCE
+        if stuck.any() and inner.cheap:
+            inner.give_up_single()
+            best_at[going], stuck[:] = n_iter, False
+        left = (gauge.gradient > tol) & ~stuck
+        if not left.any() or n_iter == max_iter:
+            break
+        if not left.all():
+            going = going[left]
+            problems, current, gauge = all_.take(going), current.take(left), gauge.take(left)
+            inner.take(left)
+        step, image, shift = inner.solve(problems, gauge, current, tol)
+        current = _step(problems, current, gauge, step, image, shift)
+    return figures
+
+
+def _outcome(problems, inner, state, figures, tol):
+    """The figures and the state, with the fit's own K a where float32 may have left traces in it."""
+    n = len(state.a)
+    converged = figures.gradient <= tol
+    if not converged.all():
+        short = np.flatnonzero(~converged)
+        state.h[:, short] = inner.exact(state.a[:, short].reshape(n, -1)).reshape(n, len(short), -1)
+        inner.n_products += 1
+        # Rounding may keep the gradient of a badly conditioned problem above any tolerance.
+        converged |= figures.gap <= tol * np.abs(figures.objective)
+    if problems.loss.vector and problems.fit_intercept:
+        state.b -= state.b.mean(axis=1, keepdims=True)
+    f = state.h + state.b
+    if problems.loss.vector:
+        a, b = state.a, state.b
+    else:
+        a, b, f = state.a[:, :, 0], state.b[:, 0], f[:, :, 0]
+    return NewtonOutcome(
+        a, b, f, figures.objective, figures.gap, figures.gradient, figures.n_iter, converged, inner.n_products
+    )
+
+
+def newton(
+    product,
+    loss,
+    y,
+    alphas,
+    *,
+    weights=None,
+    fit_intercept=True,
+    low_rank,
+    single=None,
+    start=None,
+    tol=1e-8,
+    max_iter=100,
+    on_step=None,
+    n_classes=None,
+    n_threads=None,
+):
+    """Minimise ``Σ w l(y, K a + b) + α aᵀ K a`` by Newton's method with a line search, q problems at once.
+
+    Parameters
+    ----------
+    product : callable
+        ``V -> K @ V`` in float64, V of shape (n, k) and K positive semidefinite.
+    loss : Loss
+        With a derivative and a curvature.
+    y : ndarray of shape (n,) or (n, q)
+        Targets as the loss takes them.
+    alphas : ndarray of shape (q,)
+        Above 0.
+    weights : ndarray of shape (n,) or (n, q) or None
+        Not negative. A row of weight 0 takes no part: so a fold is held out, and its decisions are in ``f``.
+    fit_intercept : bool
+        Whether b is free, or 0.
+    low_rank : LowRank
+        ``K ≈ Fᵀ F``, by `pivoted_cholesky`, for the preconditioner; it serves all problems.
+    single : callable or None
+        A cheaper, less exact product, of float32 values. What it loses comes back with the next step.
+    start : NewtonOutcome, list of NewtonOutcome, (a, b), or None
+        Where to begin: outcomes of the same shape, for other alphas for instance, in whose span the minimum
+        is taken; a tuple costs a product more.
+    tol : float
+        For the relative gradient, see `NewtonOutcome`.
+    max_iter : int
+        Most steps.
+    on_step : callable or None
+        ``on_step(n_iter, gradient)``.
+    n_classes : int or None
+        C, of a loss of vectors; None is the largest code and one more.
+    n_threads : int or None
+        Changes nothing in the result.
+
+    Returns
+    -------
+    NewtonOutcome
+        Nothing warns of problems short of `tol`; they are not ``converged``. Where rounding leaves no
+        further progress, a gap of `tol` times the objective will do.
+
+    References
+    ----------
+    MLR7 7.3 for the problems; O. Chapelle, Training a support vector machine in the primal, 2007.
+    """
+    y = np.asarray(y)
+    n, q = len(y), len(alphas)
+    weights = np.ones(n) if weights is None else weights
+    shape = (n, q)
+    problems = Problems(
+        loss,
+        np.broadcast_to(y if y.ndim == 2 else y[:, None], shape),
+        np.broadcast_to(weights if weights.ndim == 2 else weights[:, None], shape),
+        np.asarray(alphas, dtype=np.float64),
+        fit_intercept,
+    )
+    n_outputs = 1 if not loss.vector else (int(y.max()) + 1 if n_classes is None else n_classes)
+    inner = _Inner(product, single, low_rank, n_threads)
+    state = _started(problems, start, product, (n, q, n_outputs))
+    figures = _minimise(problems, inner, state, tol, max_iter, on_step)
+    return _outcome(problems, inner, state, figures, tol)

@@ -1,0 +1,167 @@
+"""The problems that Newton's method solves in lockstep, and their minima in spans of a few functions.
+
+Place on the way: ``losses`` → **newton_problem** → ``newton``.
+"""
+
+import numpy as np
+
+from .newton_system import Curvature, by_problem
+
+__all__ = ["Problems", "minimise_in_span"]
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+class Problems:
+    """q weighted problems of one loss. Arrays are (n, q, C): row, problem, output of the loss.
+
+    Parameters
+    ----------
+    loss : Loss
+    y : ndarray of shape (n, q)
+    weights : ndarray of shape (n, q)
+    alphas : ndarray of shape (q,)
+    fit_intercept : bool
+    """
+
+    def __init__(self, loss, y, weights, alphas, fit_intercept):
+        self.loss, self.y, self.weights, self.alphas = loss, y, weights, alphas
+        self.fit_intercept = fit_intercept
+
+    def take(self, going):
+        """Some of the problems."""
+        return Problems(
+            self.loss, self.y[:, going], self.weights[:, going], self.alphas[going], self.fit_intercept
+        )
+
+    def costs(self, f):
+        """Σ w l by problem."""
+        value = self.loss.value(self.y, f if self.loss.vector else f[:, :, 0])
+        # A weight of 0 is no term, whatever the loss is there.
+        return np.einsum("ij,ij->j", np.where(self.weights > 0, value, 0.0), self.weights)
+
+    def gradients(self, f):
+        """Derivatives w l' in f."""
+        g = self.loss.derivative(self.y, f if self.loss.vector else f[:, :, 0])
+        w = self.weights[:, :, None]
+        return np.where(w > 0, g if self.loss.vector else g[:, :, None], 0.0) * w
+
+    def curvature(self, f):
+        """The root of w · Hessian."""
+        return Curvature(self.loss, self.y, f, np.sqrt(self.weights))
+
+    def centre(self, h, b):
+        """The b that minimises the costs at f = h + b."""
+        if not self.fit_intercept:
+            return b
+        return minimise_in_span(self, None, None, None, b, h)[1]
+
+
+def minimise_in_span(problems, A, H, t, b, base=None):
+    """Minimise over functions ``Σ tₖ hₖ + b``, hₖ = K aₖ, by Newton's method with halved steps.
+
+    Parameters
+    ----------
+    problems : Problems
+    A, H : ndarray of shape (m, n, q, C), or None
+        Dual coefficients and values of m functions.
+    t : ndarray of shape (q, m), or None
+        Where to begin.
+    b : ndarray of shape (q, C)
+        Likewise; kept without an intercept.
+    base : ndarray of shape (n, q, C) or None
+        Values that are added, without a penalty.
+
+    Returns
+    -------
+    t : ndarray of shape (q, m), or None
+    b : ndarray of shape (q, C)
+    """
+    span = _Span(problems, A, H, base, b.shape[1])
+    m = span.n_functions
+    x = np.concatenate([np.zeros((len(b), 0)) if t is None else t, b], axis=1)
+    value = span.value(x)
+    for _ in range(60):
+        step, going = span.step(x)
+        if not going.any():
+            break
+        length = going.astype(float)
+        for _ in range(50):
+            candidate = x - length[:, None] * step
+            reached = span.value(candidate)
+            worse = ~(reached <= value + 4 * _EPS * np.abs(value)) & (length > 0)
+            if not worse.any():
+                break
+            length[worse] = np.where(length[worse] > 1e-12, length[worse] / 2, 0.0)
+        moved = np.abs(candidate - x).max(axis=1) > 2 * _EPS * (1 + np.abs(x).max(axis=1))
+        x, value = candidate, reached
+        if not moved.any():
+            break
+    return (None if t is None else x[:, :m]), (x[:, m:] if problems.fit_intercept else b)
+
+
+class _Span:
+    """P and its Newton steps in the coordinates x = (t, b)."""
+
+    def __init__(self, problems, A, H, base, n_outputs):
+        self.problems, self.base = problems, base
+        self.H = [] if H is None else list(H)
+        self.n_functions, self.n_outputs = len(self.H), n_outputs
+        self.free = self.n_functions + (n_outputs if problems.fit_intercept else 0)
+        if self.H:
+            inner = np.stack([[by_problem(a, h) for h in H] for a in A])
+            inner = 0.5 * (inner + inner.transpose(1, 0, 2))
+            self.penalty = problems.alphas[:, None, None] * inner.transpose(2, 0, 1)
+
+    def _values(self, x):
+        f = np.broadcast_to(x[:, self.n_functions :], (len(self.problems.y), len(x), self.n_outputs))
+        if self.base is not None:
+            f = f + self.base
+        for k, h in enumerate(self.H):
+            f = f + h * x[:, k, None]
+        return np.ascontiguousarray(f)
+
+    def value(self, x):
+        value = self.problems.costs(self._values(x))
+        if self.H:
+            t = x[:, : self.n_functions]
+            value = value + np.einsum("qj,qjk,qk->q", t, self.penalty, t)
+        return value
+
+    def step(self, x):
+        """The Newton step, to be taken off x, and which problems are not at their minima."""
+        m, free = self.n_functions, self.free
+        f = self._values(x)
+        g = self.problems.gradients(f)
+        slope = np.zeros_like(x)
+        size = np.zeros_like(x)
+        for k, h in enumerate(self.H):
+            slope[:, k], size[:, k] = by_problem(h, g), by_problem(np.abs(h), np.abs(g))
+        slope[:, m:], size[:, m:] = g.sum(axis=0), np.abs(g).sum(axis=0)
+        if m:
+            pull = 2 * np.einsum("qjk,qk->qj", self.penalty, x[:, :m])
+            slope[:, :m] += pull
+            size[:, :m] += np.abs(pull)
+        step = np.zeros_like(x)
+        going = (np.abs(slope[:, :free]) > 8 * _EPS * size[:, :free]).any(axis=1)
+        if going.any():
+            step[:, :free] = np.einsum("qjk,qk->qj", self._inverse(f), slope[:, :free])
+        return step, going
+
+    def _inverse(self, f):
+        curvature, m = self.problems.curvature(f), self.n_functions
+        images = [curvature.adjoint(h) for h in self.H]
+        if self.problems.fit_intercept:
+            images += list(curvature.constants())
+        bend = np.stack([[by_problem(one, other) for other in images] for one in images]).transpose(2, 0, 1)
+        if m:
+            bend[:, :m, :m] += 2 * self.penalty
+        # Where no row bends (Huber's tails) the step is one of gradient descent, whose length is halved or
+        # repeated as need be.
+        total = self.problems.weights.sum(axis=0)
+        flat = np.abs(bend).max(axis=(1, 2)) <= 1e-12 * total
+        bend[flat] = np.eye(self.free) * np.maximum(total[flat], np.finfo(float).tiny)[:, None, None]
+        scale = np.sqrt(np.maximum(np.einsum("qjj->qj", bend), np.finfo(float).tiny))
+        scale = 1 / np.where(scale > 1e-150, scale, 1.0)
+        inverse = np.linalg.pinv(bend * scale[:, :, None] * scale[:, None, :], rcond=1e-13, hermitian=True)
+        return inverse * scale[:, :, None] * scale[:, None, :]
