@@ -3,8 +3,6 @@
 Place on the way: ``solvers`` → **estimators**.
 """
 
-import warnings
-
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -17,27 +15,21 @@ from ..gram import Gram
 from ..kernels.names import from_name
 from ..kernels.precomputed import Precomputed
 from ..solvers.eigenpairs import RowBlocks, block_lanczos, dense_eigenpairs, fits_lanczos
-from ..solvers.outcome import not_finite, warn_unconverged
+from ..solvers.outcome import warn_unconverged
 from ._base import KernelEstimator, check_choice, check_flag, check_number, check_rng, own_rows
+from ._components import CentredGram, Components, as_double
 from .ridge import KernelRidge
 
 __all__ = ["KernelPCA"]
 
 #: "arpack" and "randomized" are scikit-learn's names for ways to a few components; here there is one.
 _SOLVERS = ("auto", "dense", "lanczos", "arpack", "randomized")
-_EPS = np.finfo(np.float64).eps
 #: Up to so many rows LAPACK is as fast for a few components (ten, n = 400: 15 ms each way).
 _DENSE_UP_TO = 400
-#: Part of the largest eigenvalue below which one is rounding, as scikit-learn has it.
-_ZERO = 1e-12
-#: Part of the largest eigenvalue above which a negative one is the kernel's doing.
-_NEGATIVE = 1e-5
 #: Columns of a product with a stored matrix: fewer make the Krylov space that serves the same columns deeper,
 #: and the matrix is read from memory once a product. A lazy product spends as long on the kernel's entries as
 #: on so many more columns.
 _BLOCK, _LAZY_BLOCK = 16, 64
-#: Entries of eigenvectors that differ by less than this part are of one size when the sign is chosen.
-_TIE = 1e-7
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
@@ -71,9 +63,10 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
         Learn pre-images: the training rows as a function of their coordinates, by ridge regression with the
         same kernel.
     eigen_solver : {"auto", "dense", "lanczos"}, default="auto"
-        "dense" is LAPACK's, on the stored matrix. "lanczos" (or scikit-learn's "arpack" and "randomized") takes
-        a few components from products with blocks of vectors. "auto" is "dense" up to 400 rows and for more
-        than a fifth of the components; so is "lanczos" where a few blocks leave no room beside them.
+        "dense" is LAPACK's, on the stored matrix. "lanczos" takes a few components from products with blocks
+        of vectors; scikit-learn's "arpack" and "randomized" are other names for it. "auto" is "dense" up to
+        400 rows and for more than a fifth of the components, and so is "lanczos" where four blocks find no
+        room beside them.
     tol : float, default=1e-9
         For "lanczos": pair i is done when ``‖K̃u − λᵢu‖ ≤ tol √(λ₁λᵢ)``. Coordinates are then right, relative
         to the largest of the first component, to about tol · λᵢ over the gap to the next eigenvalue.
@@ -96,8 +89,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
     eigenvalues_ : ndarray of shape (k,)
         λ of the centred kernel matrix, from the largest down. Below 1e-12 of the largest they are 0.
     eigenvectors_ : ndarray of shape (n, k)
-        u, unit columns. The entry of largest magnitude is positive, the first of those that tie: scikit-learn's
-        convention.
+        u, unit columns. The entry of largest magnitude is positive, the first of those that tie:
+        scikit-learn's convention.
     explained_variance_ : ndarray of shape (k,)
         ``λ / (n − 1)``, the variances of the coordinates.
     explained_variance_ratio_ : ndarray of shape (k,)
@@ -220,8 +213,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
         self._check_parameters()
         X, names = self._training_samples(X)
         kernel = self._resolve_kernel(X)
-        # Compiled loops and fixed blocks of rows have the threads; what BLAS makes of several of its own varies
-        # in the last digits.
+        # Compiled loops and fixed blocks of rows have the threads; what BLAS makes of several of its own
+        # varies in the last digits.
         with one_blas_thread():
             found = self._solve(kernel, X)
             preimages = self._learn_preimages(kernel, X, found) if self.fit_inverse_transform else None
@@ -279,12 +272,12 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
         if self.eigen_solver == "auto":
             dense = dense or n <= _DENSE_UP_TO or 5 * k > n
         with RowBlocks(n, self.n_jobs) as rows:
-            K = _CentredGram(kernel, X, stored or dense, rows, self.n_jobs)
+            K = CentredGram(kernel, X, stored or dense, rows, self.n_jobs)
             if dense:
                 pairs, name = dense_eigenpairs(K.matrix(), k), "dense"
             else:
                 pairs, name = self._iterate(K, n, k, block), "lanczos" if stored else "lanczos, lazy"
-        return _Components(pairs, name, K, self.n_components, self.remove_zero_eig)
+        return Components(pairs, name, K, self.n_components, self.remove_zero_eig)
 
     def _iterate(self, K, n, k, block):
         with progress(self.verbose, "kernel PCA", self.max_iter) as on_step:
@@ -355,7 +348,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
         if preimages is not None:
             state |= {
                 "_preimages": preimages,
-                "dual_coef_": preimages.dual_coef_,
+                "dual_coef_": preimages.dual_coef_.astype(dtype, copy=False),
                 "X_transformed_fit_": preimages.X_fit_.astype(dtype, copy=False),
             }
         for stale in ("gamma_", "dual_coef_", "X_transformed_fit_", "_preimages"):
@@ -398,9 +391,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
         X = self._query_samples(X)
         with one_blas_thread():
             if type(self.kernel_) is Precomputed:
-                Y = _double(X) @ self._scaled
+                Y = as_double(X) @ self._scaled
             else:
-                samples = _double(X), _double(self.X_fit_)
+                samples = as_double(X), as_double(self.X_fit_)
                 Y = Gram(self.kernel_, *samples, n_threads=self.n_jobs).dot(self._scaled)
         # (4.60) without its two other terms: they are the same for all j, and each component's coefficients
         # add up to zero.
@@ -433,146 +426,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
             )
         width = len(self.eigenvalues_)
         X = check_samples(X, n_features=width, owner="inverse_transform", allow_sparse=False)
-        Y = self._preimages.predict(_double(X))
+        Y = self._preimages.predict(as_double(X))
         return Y.astype(np.float32) if X.dtype == np.float32 == self.eigenvectors_.dtype else Y
 
     @property
     def _n_features_out(self):
         return len(self.eigenvalues_)
-
-
-class _CentredGram:
-    """The centred kernel matrix of training rows (4.60), stored or as products.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    X : ndarray, csr_array or sequence
-    stored : bool
-    rows : RowBlocks
-    n_jobs : int or None
-
-    Attributes
-    ----------
-    means : ndarray of shape (n,)
-        Column means of the matrix as it was before.
-    trace : float
-        Of the centred matrix.
-    scale : float
-        A power of two near the largest entry; products are of K over it, whose squares float64 can hold.
-    noise : float
-        What rounding of the entries can add to an eigenvalue.
-    """
-
-    def __init__(self, kernel, X, stored, rows, n_jobs):
-        self.rows, self.gram, self.K = rows, None, None
-        X = _double(X)
-        if type(kernel) is Precomputed:
-            self.K = (X + X.T) / 2
-        elif stored:
-            self.K = Gram(kernel, X, n_threads=n_jobs).formed()
-        else:
-            self.gram = Gram(kernel, X, n_threads=n_jobs)
-        n = self.n = X.shape[0] if hasattr(X, "shape") else len(X)
-        if self.K is None:
-            diagonal, self.means = self.gram.diag(), self.gram.dot(np.ones(n)) / n
-        else:
-            diagonal = self.K.diagonal().copy()
-            self.means = np.concatenate(rows.map(lambda part: self.K[part].sum(axis=1))) / n
-        if not np.isfinite(self.means).all():
-            raise not_finite(int(np.argmin(np.isfinite(self.means))))
-        largest = max(float(np.abs(diagonal).max()), float(np.abs(self.means).max()))
-        self.mean = float(self.means.mean())
-        self.trace = float(diagonal.sum() - n * self.mean)
-        self.noise = n * _EPS * largest
-        self.scale = float(np.ldexp(1.0, np.frexp(largest)[1])) if largest > 0 else 1.0
-
-    def product(self, V):
-        """The centred matrix over `scale`, times V of shape (n, b)."""
-        V = V - V.mean(axis=0)
-        W = self.gram.dot(V) if self.K is None else self.rows.product(self.K, V)
-        W -= W.mean(axis=0)
-        W /= self.scale
-        return W
-
-    def matrix(self):
-        """The centred matrix over `scale`, in the stored one's place."""
-        K, means = self.K, self.means
-
-        def centre(part):
-            K[part] -= means
-            K[part] += (self.mean - means[part])[:, None]
-            K[part] /= self.scale
-
-        self.rows.map(centre)
-        self.K = None
-        return K
-
-
-class _Components:
-    """Eigenpairs as components: signs, zeros, scaled coefficients, variances.
-
-    Parameters
-    ----------
-    pairs : Eigenpairs
-        Of K over its scale.
-    solver : str
-    K : _CentredGram
-    asked : int or None
-        The caller's `n_components`.
-    drop : bool
-        Whether components without variance go, too, where some were asked for.
-    """
-
-    def __init__(self, pairs, solver, K, asked, drop):
-        n = len(pairs.vectors)
-        self.solver, self.n_iter, self.converged = solver, pairs.n_iter, pairs.converged
-        values = pairs.values * K.scale
-        top = max(float(values[0]), 0.0)
-        self.residual = float(np.max(pairs.residuals)) * K.scale / top if top > K.noise else 0.0
-        real = values > max(_ZERO * top, K.noise)
-        _warn_negative(float(values[-1]), max(_NEGATIVE * top, K.noise))
-        _warn_missing(int(real.sum()), asked, n, drop)
-        keep = real if asked is None or drop else np.ones_like(real)
-        self.values = np.where(real, values, 0.0)[keep]
-        self.vectors = _signed(pairs.vectors[:, keep])
-        roots = np.sqrt(self.values)
-        self.scaled = np.divide(self.vectors, roots, out=np.zeros_like(self.vectors), where=roots > 0)
-        # What centring means for coefficients that add up to zero but for rounding.
-        self.scaled -= self.scaled.mean(axis=0)
-        self.offset = K.means @ self.scaled
-        self.variance = self.values / max(n - 1, 1)
-        self.ratio = self.values / K.trace if K.trace > K.noise else np.zeros_like(self.values)
-
-
-def _warn_negative(smallest, limit):
-    if smallest < -limit:
-        warnings.warn(
-            f"the centred kernel matrix has the eigenvalue {smallest:.2g}: the kernel is not positive "
-            "semidefinite, and coordinates only stand for the part of it that is; mercer.kernels.check_psd "
-            "tells which points are at fault",
-            stacklevel=5,
-        )
-
-
-def _warn_missing(exist, asked, n, drop):
-    count = f"{exist} component{'' if exist == 1 else 's'} with variance"
-    if asked is None and exist == 0:
-        warnings.warn(f"there are {count}: in feature space all {n} rows are the same", stacklevel=5)
-    if asked is not None and exist < asked:
-        what = "the others are dropped" if drop else "the others are zero (remove_zero_eig=True drops them)"
-        what = what if drop or asked <= n else f"of the others {n - exist} are zero"
-        warnings.warn(
-            f"n_components={asked}, but there are {count} among {n} rows; {what}", UserWarning, stacklevel=5
-        )
-
-
-def _signed(U):
-    """Columns with the sign that makes the first of their largest entries positive."""
-    size = np.abs(U)
-    at = np.argmax(size >= (1 - _TIE) * size.max(axis=0), axis=0)
-    return U * np.where(U[at, np.arange(U.shape[1])] < 0, -1.0, 1.0)
-
-
-def _double(X):
-    return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) or sp.issparse(X) else X

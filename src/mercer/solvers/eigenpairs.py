@@ -21,6 +21,9 @@ _ROWS = 512
 #: Columns of the basis beside twice the wanted ones before a restart. More cost more orthogonalisation than
 #: they save products (letter, n = 5000: 50 pairs to 1e-9 take 272 without a restart).
 _SPARE = 384
+#: Part of the largest eigenvalue below which what leads out of a space is taken for rounding. (Where a space
+#: is invariant 4e-14 was seen; Krylov blocks that grow out of it find no new copies of an eigenvalue.)
+_INVARIANT = 1e-12
 #: A squared condition up to which a block's own Gram matrix orthonormalises it, applied twice.
 _CHOLESKY_UP_TO = 1e10
 
@@ -138,13 +141,24 @@ def fits_lanczos(n, k, block):
 
 
 def block_lanczos(
-    apply, n, k, *, block, rng, tol=1e-9, noise=0.0, max_iter=None, max_basis=None, on_step=None, n_threads=None
+    apply,
+    n,
+    k,
+    *,
+    block,
+    rng,
+    tol=1e-9,
+    noise=0.0,
+    max_iter=None,
+    max_basis=None,
+    on_step=None,
+    n_threads=None,
 ):
     """The `k` largest eigenpairs of a symmetric positive semidefinite operator, from products with blocks.
 
-    Pair i is done when ``‖A v − λᵢ v‖ ≤ max(tol √(λ₁ λᵢ), noise)``. Then v is right up to an angle of that over
-    the distance of λᵢ to the eigenvalues beyond the basis, and ``√λᵢ v``, a principal component's
-    coordinates, up to ``√λ₁ · tol · λᵢ / distance``.
+    Pair i is done when ``‖A v − λᵢ v‖ ≤ max(tol √(λ₁ λᵢ), 2e-12 λ₁, 2 noise)``. Then v is right up to an
+    angle of that over the distance of λᵢ to the eigenvalues beyond the basis, and ``√λᵢ v``, a principal
+    component's coordinates, up to ``√λ₁ · tol · λᵢ / distance``.
 
     Parameters
     ----------
@@ -177,8 +191,8 @@ def block_lanczos(
 
     Notes
     -----
-    A Krylov space of b vectors holds at most b copies of an eigenvalue. When a space turns out to be invariant,
-    a new random block goes on outside of it, until one changes none of the k largest values.
+    A Krylov space of b vectors holds at most b copies of an eigenvalue. When a space turns out to be
+    invariant, a new random block goes on outside of it, until one changes none of the k largest values.
 
     References
     ----------
@@ -209,7 +223,8 @@ def block_lanczos(
                 break
             before = values if space.chain == 0 else before
             seen = [*seen[-1:], (space.n_iter, worst)]
-            due = space.m + block * _steps_left(seen)
+            # A look costs some 20 m³ operations: nothing beside a product, but for small n.
+            due = space.m + block * (1 if 20 * space.m**3 < n * n * block else _steps_left(seen))
         return Eigenpairs(
             values, space.vectors(S), residuals, "lanczos", n_iter=space.n_iter, converged=converged
         )
@@ -218,7 +233,7 @@ def block_lanczos(
 def _goals(values, tol, noise):
     """Residuals at which pairs are done."""
     top = max(float(values[0]), 0.0)
-    rounding = max(noise, _EPS * top, np.finfo(np.float64).tiny)
+    rounding = max(2 * noise, 2 * _INVARIANT * top, np.finfo(np.float64).tiny)
     return np.maximum(tol * np.sqrt(top) * np.sqrt(np.maximum(values, 1e-12 * top)), rounding)
 
 
@@ -231,13 +246,13 @@ def _steps_left(seen):
     """Blocks until the next look at the residual, which falls by a factor per block, slowly at first."""
     if len(seen) < 2:
         return 2
-    (n_before, before), (n_now, now) = seen
-    rate = np.log(before / now) / (n_now - n_before) if now > 0 else np.inf
-    return int(np.clip(0.9 * np.log(max(now, 1.0)) / rate, 1, 6)) if rate > 0 else 4
+    (n_before, before), (n_now, now) = ((n_iter, np.log(max(worst, 1.0))) for n_iter, worst in seen)
+    rate = (before - now) / (n_now - n_before)
+    return int(np.clip(0.7 * now / rate, 1, 4)) if rate > 0 else 4
 
 
 class _Krylov:
-    """An orthonormal basis Q of a block Krylov space, with ``A Q = Q H + N B Eᵀ``, E the last block's columns.
+    """An orthonormal basis Q of a block Krylov space: ``A Q = Q H + N B Eᵀ``, E the last block's columns.
 
     Parameters
     ----------
@@ -264,6 +279,7 @@ class _Krylov:
         self.m = self.n_iter = self.chain = self._renewed = 0
         self._last = self._first = 0
         self._size = 0.0  # the largest entry of H
+        self._dropped = 0.0  # the largest part of a product that was taken for rounding
         self._append(self._random())
 
     @property
@@ -291,7 +307,7 @@ class _Krylov:
         C = self.rows.inner(Q[:, first:m], W)
         self.rows.subtract(W, Q[:, first:m], C)
         self._size = max(self._size, float(np.abs(C).max()))
-        W, B = self._orthonormal(W, max(self.noise, _EPS * self._size))
+        W, B = self._orthonormal(W, max(self.noise, _INVARIANT * self._size), drops=True)
         D = self.rows.inner(Q[:, :m], W)
         self.rows.subtract(W, Q[:, :m], D)
         # What keeps less than this of its unit length was rounding.
@@ -309,7 +325,7 @@ class _Krylov:
         self._append(self.N)
 
     def go_on(self, k):
-        """Extend, after a restart with the best Ritz vectors where there is no room; False if n is reached."""
+        """Extend, where there is no room after a restart with the best Ritz vectors; False at n columns."""
         new = self.N
         if self.invariant:
             if self.m + self.block > len(self.Q):
@@ -331,7 +347,7 @@ class _Krylov:
 
     def residuals(self, S):
         """Norms of ``A v − θ v`` for Ritz vectors ``v = Q s``."""
-        return np.linalg.norm(self.B @ S[self._last :], axis=0)
+        return np.linalg.norm(self.B @ S[self._last :], axis=0) + self._dropped
 
     def vectors(self, S):
         """``Q S``."""
@@ -360,8 +376,8 @@ class _Krylov:
             V, _ = self._orthonormal(V, 0.1)
         return V
 
-    def _orthonormal(self, F, smallest):
-        """``F = N B`` with orthonormal N, without directions of which F has less than `smallest`."""
+    def _orthonormal(self, F, smallest, drops=False):
+        """``F = N B`` with orthonormal N, without directions of which F has no more than `smallest`."""
         if F.shape[1] == 0:
             return F, np.zeros((0, 0))
         squares, S = np.linalg.eigh(self.rows.inner(F, F))
@@ -371,4 +387,6 @@ class _Krylov:
         N, R = np.linalg.qr(F)
         U, sizes, Vt = np.linalg.svd(R)
         some = sizes > smallest
+        if drops:
+            self._dropped = max(self._dropped, float(np.max(sizes[~some], initial=0.0)))
         return N @ U[:, some], sizes[some, None] * Vt[some]
