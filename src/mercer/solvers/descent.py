@@ -68,6 +68,8 @@ class Descent:
         length of each iteration's (last) step, n_iter.
     intercept : ndarray or None
         Of a kernelised problem.
+    scale : float
+        What the tolerance was multiplied by to compare the gradient's norm with.
     """
 
     solution: np.ndarray
@@ -78,6 +80,7 @@ class Descent:
     solver: str
     history: dict = field(repr=False)
     intercept: np.ndarray | None = None
+    scale: float = 1.0
 
 
 class _Record:

@@ -237,7 +237,7 @@ def descend(
     b, a = found.solution[0], found.solution[1 : 1 + problem.n]
     if not loss.vector and np.ndim(y) == 1:
         b, a = b[0], a[:, 0]
-    return replace(found, solution=np.array(a), intercept=np.array(b))
+    return replace(found, solution=np.array(a), intercept=np.array(b), scale=float(scale))
 
 
 def _curvature(problem):

@@ -10,12 +10,15 @@ a = −wu/(2α) is the problem that `dual` solves, in a itself:
 s < 0 < t being the slopes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import lapack
 
 from .._arrays import check_output
+from ..gram import Gram
 from ..kernels.precomputed import Precomputed
+from ..kernels.prepared import take_rows
 from .dual import STATUS, DualJob, DualSamples
 from .outcome import not_finite
 
@@ -24,7 +27,11 @@ __all__ = ["PiecewiseLinearOutcome", "best_intercept", "piecewise_linear"]
 #: The gap in a KKT condition that the first round goes to, over the targets' spread.
 _FIRST = 1e-3
 _LEAST = 1e-15
-_ROUNDS = 12
+#: Iterations of a round, by sample and at least: then Newton's steps may do better.
+_ROUND, _LEAST_ROUND = 50, 20_000
+#: Most of Newton's steps after a round, and numbers in the columns that one may take.
+_POLISHES = 5
+_POLISH_UP_TO = 2e7
 
 
 @dataclass(frozen=True)
@@ -92,12 +99,43 @@ def best_intercept(loss, residual, weights):
     return float(0.5 * kinks[first] + 0.5 * kinks[last])
 
 
-def _with_free(kernel, X, n, n_threads):
-    """The kernel matrix with two samples more that are orthogonal to all: they free Σa from being 0."""
+def _with_free(matrix):
+    """A kernel matrix with two samples more that are orthogonal to all: they free Σa from being 0."""
+    n = len(matrix)
     check_output(n + 2, n + 2, np.float64)
-    matrix = np.zeros((n + 2, n + 2))
-    matrix[:n, :n] = X if type(kernel) is Precomputed else kernel(X, n_threads=n_threads)
-    return matrix
+    out = np.zeros((n + 2, n + 2))
+    out[:n, :n] = matrix
+    return out
+
+
+class _Columns:
+    """Columns of the kernel matrix, and products with them."""
+
+    def __init__(self, kernel, X, n_threads):
+        self.kernel, self.X, self.n_threads = kernel, X, n_threads
+        self.given = "matrix" in kernel._readers()
+
+    def _gram(self, index):
+        if self.given:
+            # A kernel of given matrices reads columns of them, and of the other side only the number.
+            Z = np.broadcast_to(np.zeros(1), (len(index), len(index)))
+            return Gram(self.kernel, self.X[:, index], Z, n_threads=self.n_threads)
+        return Gram(self.kernel, self.X, take_rows(self.X, index), n_threads=self.n_threads)
+
+    def __call__(self, index):
+        """K[:, index]."""
+        if type(self.kernel) is Precomputed:
+            return self.X[:, index]
+        return self._gram(index).formed()
+
+    def dot(self, a):
+        """K a."""
+        index = np.flatnonzero(a)
+        if not index.size:
+            return np.zeros(len(a))
+        if type(self.kernel) is Precomputed:
+            return self.X[:, index] @ a[index]
+        return self._gram(index) @ a[index]
 
 
 def piecewise_linear(
@@ -132,7 +170,7 @@ def piecewise_linear(
     fit_intercept : bool
         Whether b is free. Without it the kernel matrix is formed.
     tol : float
-        The duality gap over the objective at which to stop.
+        The duality gap at which to stop, over the objective of a = 0.
     max_iter : int
         Iterations at most; −1 is as `DualSamples.solve` has it.
     start : ndarray of shape (n,) or None
@@ -154,41 +192,83 @@ def piecewise_linear(
     n = len(y)
     weights = np.ones(n) if weights is None else weights
     problem = _Box(loss, y, weights, alpha, fit_intercept)
+    columns = _Columns(kernel, X, n_threads)
     if fit_intercept:
         samples = DualSamples(kernel, X, [np.arange(n)], n_threads=n_threads)
     else:
-        matrix = _with_free(kernel, X, n, n_threads)
+        matrix = _with_free(X if type(kernel) is Precomputed else kernel(X, n_threads=n_threads))
         samples = DualSamples(Precomputed(), matrix, [np.arange(n + 2)], n_threads=n_threads)
-    beta = None if start is None else problem.scaled(start)
+    beta = None if start is None else problem.whole(problem.scaled(start))
     kkt, n_iter, best = _FIRST * problem.spread, 0, None
-    for count in range(_ROUNDS):
-        left = -1 if max_iter < 0 else max(max_iter - n_iter, 1)
+    most = max(10_000_000, 100 * n) if max_iter < 0 else max_iter
+    while True:
         outcome = samples.solve(
             [DualJob((0, 1), epsilon=float(loss.tube))],
             *problem.box,
             tol=kkt,
-            max_iter=left,
+            max_iter=min(most - n_iter, max(_ROUND * n, _LEAST_ROUND)),
             start=None if beta is None else [beta],
-            fields=True,
             on_step=on_step,
-            # What float32 rows leave out is too much for the gap.
-            dtype=None if count == 0 else np.float64,
         )
-        beta, n_iter = outcome.beta[0], n_iter + int(outcome.n_iter[0])
-        status = STATUS[outcome.status[0]]
-        if status == "not finite" or not np.isfinite(beta).all():
-            raise not_finite(_first_bad(kernel, X, n))
-        found = problem.judged(beta, outcome.field[0], tol, n_iter, outcome.rows)
-        exact = "float32" not in found.rows
-        if best is None or found.gap <= best.gap or "float32" in best.rows:
-            best = found
-        done = found.converged and exact
-        if done or status == "capped" or kkt <= _LEAST * problem.spread or (status == "stalled" and exact):
+        n_iter, status = n_iter + int(outcome.n_iter[0]), STATUS[outcome.status[0]]
+        a = outcome.beta[0][:n]
+        if status == "not finite" or not np.isfinite(a).all():
+            raise not_finite(_first_bad(columns, n))
+        a, h = _polished(problem, columns, a, columns.dot(a))
+        found = problem.judged(a, h, tol, n_iter, outcome.rows)
+        best = found if best is None or found.gap < best.gap else best
+        if found.converged or n_iter >= most or kkt <= _LEAST * problem.spread:
             break
+        beta = problem.whole(a)
+        if status == "capped":
+            continue
         # The gap falls about as the violations do; not by more than can be told beforehand.
-        if not found.converged:
-            kkt *= np.clip(0.5 * tol * found.objective / found.gap, 1e-3, 0.2)
-    return best
+        kkt *= np.clip(0.5 * tol * problem.size / found.gap, 1e-3, 0.2)
+    return replace(best, n_iter=n_iter)
+
+
+def _polished(problem, columns, a, h):
+    """Newton's steps among the coefficients that are inside of their box, until one meets a bound: a, and Ka.
+
+    The problem is quadratic there, so that the first whole step ends at rounding.
+    """
+    a, n = a.copy(), len(a)
+    b = problem.intercept(h)
+    for _ in range(_POLISHES):
+        free = problem.free(a)
+        if not 0 < len(free) * n <= _POLISH_UP_TO:
+            break
+        K = columns(free)
+        left = (problem.y - h - b - problem.loss.tube * np.sign(a))[free]
+        step, shift = _face_step(K[free], left, -a.sum() if problem.fit_intercept else None)
+        if step is None:
+            break
+        moved, share = problem.moved(a[free], step, free)
+        h = h + K @ (moved - a[free])
+        a[free], b = moved, b + share * shift
+        if share == 1:
+            break
+    return a, h
+
+
+def _face_step(K, left, total):
+    """The d and β of ``K d + β = left``, Σd = total (both without, if None); None if K is singular."""
+    m = len(K)
+    size = m + (total is not None)
+    A, right = np.zeros((size, size)), np.zeros(size)
+    A[:m, :m], right[:m] = K, left
+    if total is not None:
+        A[m, :m] = A[:m, m] = 1.0
+        right[m] = total
+    _, _, solution, info = lapack.dsysv(A, right[:, None], lower=1)
+    solution = solution[:, 0]
+    if info or not np.isfinite(solution).all():
+        return None, 0.0
+    # A step that leaves no less than it found is one of rounding.
+    residual = np.max(np.abs(left - K @ solution[:m] - (solution[m] if size > m else 0.0)))
+    if not residual <= 0.1 * np.max(np.abs(left)) + 1e-13 * (np.max(np.abs(left)) + 1e-300):
+        return None, 0.0
+    return solution[:m], float(solution[m]) if size > m else 0.0
 
 
 class _Box:
@@ -202,6 +282,8 @@ class _Box:
         with np.errstate(over="ignore"):
             C = np.minimum(weights / (2 * self.alpha), 1e300)
         self.low, self.high = -high * C, -low * C
+        nothing = self.intercept(np.zeros(len(y)))
+        self.size = float(weights @ loss.value(y, np.full(len(y), nothing)))
         middle = np.median(y) if fit_intercept else 0.0
         self.spread = float(np.max(np.abs(y - middle))) or 1.0
         self.box = (y[None], self.low[None], self.high[None])
@@ -216,38 +298,50 @@ class _Box:
         bound = np.where(a > 0, self.high, -self.low)
         size = np.abs(a)
         share = np.divide(bound, size, out=np.ones_like(size), where=size > bound).min()
-        a = np.clip(share * a, self.low, self.high)
+        return np.clip(share * a, self.low, self.high)
+
+    def whole(self, a):
+        """All variables that the solver knows, for these coefficients."""
         total = a.sum()
         return a if self.fit_intercept else np.append(a, [max(-total, 0.0), min(-total, 0.0)])
 
-    def judged(self, beta, field, tol, n_iter, rows):
-        a = beta[: len(self.y)]
-        h = self.y - field[: len(self.y)]
-        b = best_intercept(self.loss, self.y - h, self.weights) if self.fit_intercept else 0.0
+    def free(self, a):
+        """The coefficients inside of their interval."""
+        edge = 1e-12 * (self.high - self.low)
+        inside = (a > self.low + edge) & (a < self.high - edge)
+        return np.flatnonzero(inside & (np.abs(a) > edge) if self.loss.tube else inside)
+
+    def moved(self, a, step, index):
+        """Along a step up to the first bound; and how much of it that was."""
+        low, high = self.low[index], self.high[index]
+        if self.loss.tube:
+            low, high = np.where(a > 0, 0.0, low), np.where(a > 0, high, 0.0)
+        room = np.where(step > 0, high, low) - a
+        with np.errstate(over="ignore"):
+            shares = np.divide(room, step, out=np.full(len(a), np.inf), where=step != 0)
+        share = min(1.0, float(shares.min()))
+        moved = np.clip(a + share * step, low, high)
+        met = shares <= share
+        moved[met] = (a + room)[met]
+        return moved, share
+
+    def intercept(self, h):
+        return best_intercept(self.loss, self.y - h, self.weights) if self.fit_intercept else 0.0
+
+    def judged(self, a, h, tol, n_iter, rows):
+        b = self.intercept(h)
         f = h + b
-        squared = a @ h
-        costs = self.weights @ self.loss.value(self.y, f)
-        objective = costs + self.alpha * squared
+        costs = self.weights * self.loss.value(self.y, f)
+        objective = float(costs.sum() + self.alpha * (a @ h))
         # P − D by sample, of which Fenchel's inequality leaves none negative; Σ a b is 0.
-        terms = self.loss.value(self.y, f) * self.weights
-        terms += 2 * self.alpha * (a * (f - self.y) + self.loss.tube * np.abs(a))
-        gap = max(float(terms.sum()), 0.0)
-        return PiecewiseLinearOutcome(
-            a=a.copy(),
-            b=b,
-            f=f,
-            objective=float(objective),
-            gap=gap,
-            n_iter=n_iter,
-            converged=gap <= tol * objective,
-            rows=rows,
-        )
+        gaps = costs + 2 * self.alpha * (a * (f - self.y) + self.loss.tube * np.abs(a))
+        gap = max(float(gaps.sum()), 0.0)
+        return PiecewiseLinearOutcome(a, b, f, objective, gap, n_iter, gap <= tol * self.size, rows)
 
 
-def _first_bad(kernel, X, n):
+def _first_bad(columns, n):
     """The first row of the kernel matrix with an entry that is not finite."""
     for i in range(n):
-        row = X[i] if type(kernel) is Precomputed else kernel(X[i : i + 1], X)
-        if not np.isfinite(row).all():
+        if not np.isfinite(columns(np.array([i]))).all():
             return i
     return 0
