@@ -233,7 +233,7 @@ class TestNotDefinite:
             np.testing.assert_allclose(
                 good.values[0, index], direct(K, Y, alpha, rows, None, False), atol=1e-6
             )
-        with pytest.raises(NotPositiveDefinite, match="fold 0 with alpha=0.4"):
+        with pytest.raises(NotPositiveDefinite, match=r"fold 0 with alpha=0\.4"):
             ridge_folds(K, Y, [0.4, 0.6, 1, 2, 3], [rows], fit_intercept=False, _route=route)
 
     def test_infinite(self, middling):

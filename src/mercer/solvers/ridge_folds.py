@@ -172,7 +172,7 @@ class _Work:
             floor = 80 * np.sqrt(n) * _EPS * float(np.abs(problem.diagonal).max())
             apart = self.alphas <= floor
             route = forced or ("eigh" if n <= _SMALL else "krylov")
-            if forced is None and np.count_nonzero(~apart) <= _FEW or route == "cholesky":
+            if (forced is None and np.count_nonzero(~apart) <= _FEW) or route == "cholesky":
                 apart[:] = True
             direct[fold] = np.flatnonzero(apart)
             if not apart.all():

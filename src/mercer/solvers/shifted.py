@@ -156,7 +156,7 @@ class FoldProblem:
         return X - u[:, None] * ((self._one @ X) / (self._one @ u))
 
     def intercepts(self, KVC):
-        """b of S1 b = B − A c in the mean, for products ``K[rows] S c`` of shape (N, m, t)."""
+        """The b of S1 b = B − A c in the mean, for products ``K[rows] S c`` of shape (N, m, t)."""
         if not self.fit_intercept:
             return np.zeros(KVC.shape[1:])
         weighted = self._one if self.s is None else self._one * self.s
@@ -267,7 +267,7 @@ class ShiftedSpace:
                 continue
             w, kept, V = w / start, 1.0, self.V[:, : self.k]
             for _ in range(3):  # twice is enough (Kahan, Parlett) unless the second takes much away, too
-                w = w - V @ (w @ V)
+                w = self.problem.project((w - V @ (w @ V))[:, None])[:, 0]
                 size = np.linalg.norm(w)
                 kept *= size
                 if kept < 100 * _EPS:
@@ -383,10 +383,10 @@ class ShiftedSpace:
             open_ = excess > 1
             if not open_.any():
                 self.done = True
-            elif self.k >= self.limit or self._stalled(excess):
+            elif self.k >= self.limit or not (self._wants_pole(excess) or self._gains()):
                 self.left |= open_
                 self.done = True
-            elif not self._wants_pole(excess):
+            elif self.wanted is None:
                 self._grow(excess, vectors)
         if self.done:
             self.array = self.factor = None
@@ -426,15 +426,13 @@ class ShiftedSpace:
         if self.array is None:
             self._load()
 
-    def _stalled(self, excess):
-        """Whether the last three rounds brought less than a tenth, and no pole is left to try."""
-        self.history.append((excess, self.k))
-        if len(self.history) < 4 or len(self.poles) < _POLES:
-            return False
-        return excess.max() > 0.9 * self.history[-4][0].max()
+    def _gains(self):
+        """Whether the last rounds with this pole brought anything: three without are the end."""
+        return len(self.history) < 4 or self.history[-1][0].max() < 0.5 * self.history[-4][0].max()
 
     def _wants_pole(self, excess):
         """Set `wanted` where the steps still due cost more than a factor, going by the last round."""
+        self.history.append((excess, self.k))
         if len(self.history) < 2 or len(self.poles) >= _POLES:
             return False
         (before, k), (_, k_now) = self.history[-2:]
