@@ -21,14 +21,18 @@ __all__ = ["NewtonOutcome", "newton"]
 
 #: Of the decrease that the slope promises, a step has to bring so much.
 _ARMIJO = 1e-4
-#: Relative rounding of P where f comes out of float32 products: below it steps are full.
-_BLUR = 1e-7
+#: Relative rounding of P, where f comes out of float32 products and where not: below it steps are full.
+_BLUR = {True: 1e-7, False: 1e-12}
 #: Steps after which the gradient has to have halved, or P to have fallen by this part.
 _PATIENCE = 8
 _SLOWEST = 1e-6
 #: Steps of conjugate gradients after which, in float32, their error has to have halved.
 _SINGLE_PATIENCE = 30
 _MOST_PRODUCTS = 500
+#: Σ of the curvatures times K's diagonal over 2α from where on a first fit comes down from larger alphas; and
+#: the gradient to which.
+_GENTLE = 100.0
+_ROUGHLY = 0.1
 
 
 @dataclass
@@ -127,7 +131,7 @@ def _gauge(problems, product, state):
     return _Gauge(f, p, Kp, error, relative, objective, gap)
 
 
-def _step(problems, state, gauge, step, image, shift):
+def _step(problems, state, gauge, step, image, shift, blur):
     """Move along the line to (p + step, b + shift) until P has fallen enough: a new state."""
     da, dh = gauge.p + step - state.a, gauge.Kp + image - state.h
     alphas = problems.alphas
@@ -137,7 +141,7 @@ def _step(problems, state, gauge, step, image, shift):
     # g = −2α p, and Σ g = 0.
     slope = 2 * alphas * by_problem(state.a - gauge.p, dh)
     length, df = np.ones(len(alphas)), dh + shift
-    blur = _BLUR * np.abs(gauge.objective)
+    blur = blur * np.abs(gauge.objective)
     for _ in range(40):
         costs = problems.costs(gauge.f + length[:, None] * df)
         value = costs + alphas * (own + length * first + length**2 * second)
@@ -176,6 +180,9 @@ class _Inner:
 
     def give_up_single(self):
         self.product = self.exact
+
+    def renew(self):
+        self.preconditioner = None
 
     def take(self, going):
         if self.preconditioner is not None:
@@ -274,9 +281,32 @@ def _minimise(problems, inner, state, tol, max_iter, on_step):
             going = going[left]
             problems, current, gauge = all_.take(going), current.take(left), gauge.take(left)
             inner.take(left)
+        cheap = inner.cheap
         step, image, shift = inner.solve(problems, gauge, current, tol)
-        current = _step(problems, current, gauge, step, image, shift)
+        current = _step(problems, current, gauge, step, image, shift, _BLUR[cheap])
     return figures
+
+
+def _come_down(problems, inner, state, max_iter):
+    """Bring a first state near the minimum by way of larger alphas, each roughly; the number of steps.
+
+    From afar, steps at a small alpha are cut short by the rows that they would throw beyond a kink.
+    """
+    diagonal = np.einsum("ij,ij->j", inner.low_rank.F, inner.low_rank.F, dtype=np.float64)
+    centred = problems.centre(state.h, state.b)
+    d = problems.curvature(state.h + centred).diagonal
+    strength = np.einsum("i,iqc->q", diagonal, d * d) / (2 * problems.alphas)
+    state.b, n_iter = centred, 0
+    for rung in range(int(np.ceil(np.log10(max(float(np.max(strength)), 1.0) / _GENTLE))), 0, -1):
+        some = np.flatnonzero(strength > _GENTLE * 10.0 ** (rung - 1))
+        part = problems.take(some)
+        part.alphas = part.alphas * np.minimum(10.0**rung, strength[some] / _GENTLE)
+        found = state.take(some)
+        inner.renew()
+        n_iter += int(np.max(_minimise(part, inner, found, _ROUGHLY, min(max_iter, 10), None).n_iter))
+        state.put(some, found)
+    inner.renew()
+    return n_iter
 
 
 def _outcome(problems, inner, state, figures, tol):
@@ -376,5 +406,7 @@ def newton(
     n_outputs = 1 if not loss.vector else (int(y.max()) + 1 if n_classes is None else n_classes)
     inner = _Inner(product, single, low_rank, n_threads)
     state = _started(problems, start, product, (n, q, n_outputs))
+    before = _come_down(problems, inner, state, max_iter) if start is None else 0
     figures = _minimise(problems, inner, state, tol, max_iter, on_step)
+    figures.n_iter += before
     return _outcome(problems, inner, state, figures, tol)

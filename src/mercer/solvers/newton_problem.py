@@ -54,7 +54,40 @@ class Problems:
         """The b that minimises the costs at f = h + b."""
         if not self.fit_intercept:
             return b
+        if b.shape[1] == 1:
+            return _root(self, h, b)
         return minimise_in_span(self, None, None, None, b, h)[1]
+
+
+def _root(problems, h, b):
+    """One intercept for each problem, by Newton's method on the monotone slope of the costs, in brackets.
+
+    Values of the costs would tell b to half of its digits only.
+    """
+    low, high, width = np.full(len(b), -np.inf), np.full(len(b), np.inf), np.ones(len(b))
+    b = b[:, 0].copy()
+    total = np.maximum(problems.weights.sum(axis=0), np.finfo(float).tiny)
+    for _ in range(200):
+        f = h + b[:, None]
+        g = problems.gradients(f)
+        slope, size = g.sum(axis=(0, 2)), np.abs(g).sum(axis=(0, 2))
+        going = np.abs(slope) > 4 * _EPS * size
+        high[going & (slope > 0)], low[going & (slope < 0)] = b[going & (slope > 0)], b[going & (slope < 0)]
+        # Next to each other: there is no number between.
+        going &= high - low > 2 * _EPS * np.abs(b)
+        if not going.any():
+            break
+        D = problems.curvature(f).diagonal
+        bend = np.einsum("iqc,iqc->q", D, D)
+        newton = b - np.divide(slope, bend, out=np.zeros_like(slope), where=bend > 1e-12 * total)
+        # Without curvature, or out of the bracket: the middle, or a stride that doubles.
+        outside = ~((newton > low) & (newton < high)) | (newton == b)
+        next_ = np.where(outside, b - np.sign(slope) * width, newton)
+        width[going & outside] *= 2
+        enclosed = outside & np.isfinite(low) & np.isfinite(high)
+        next_[enclosed] = 0.5 * (low[enclosed] + high[enclosed])
+        b = np.where(going, next_, b)
+    return b[:, None]
 
 
 def minimise_in_span(problems, A, H, t, b, base=None):
