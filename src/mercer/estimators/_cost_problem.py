@@ -56,6 +56,8 @@ class CostResult:
     solver : str
     history : dict or None
         Of gradient descent.
+    relative_gap : float or None
+        Of "smo", as its `tol` takes it.
     """
 
     a: np.ndarray
@@ -67,6 +69,7 @@ class CostResult:
     converged: bool
     solver: str
     history: dict | None = None
+    relative_gap: float | None = None
 
 
 class CostProblem:
@@ -306,6 +309,7 @@ class CostProblem:
             n_iter=found.n_iter,
             converged=found.converged,
             solver=f"smo, {found.rows}",
+            relative_gap=found.relative_gap,
         )
 
     # ---------------------------------------------------------------- what a fitted model keeps

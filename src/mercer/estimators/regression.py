@@ -11,7 +11,7 @@ from .._arrays import check_targets, check_weights
 from .._progress import progress
 from .._threads import n_threads
 from ..gram import Gram
-from ..kernels.names import from_name
+from ..kernels.names import from_name, variance_of
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import n_rows
 from ..losses import EpsilonInsensitive, Huber, Loss, Poisson, Quantile, Squared
@@ -31,7 +31,7 @@ _LOSSES = {
 }
 _SOLVERS = ("auto", "newton", "smo", "gd", "sgd")
 #: What None stands for.
-_TOL = {"newton": 1e-8, "smo": 1e-8, "gd": 1e-4, "sgd": 1e-2}
+_TOL = {"newton": 1e-8, "smo": 1e-10, "gd": 1e-4, "sgd": 1e-2}
 
 
 class KernelRegressor(RegressorMixin, KernelEstimator):
@@ -70,7 +70,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         memory linear in n; None is all of them.
     tol : float or None, default=None
         For "newton" the relative gradient (None is 1e-8), for "smo" the duality gap over the objective of the
-        best constant (1e-8), for "gd" (1e-4) and "sgd" (1e-2) the gradient's norm over that at a = 0, b = 0.
+        best constant (1e-10), for "gd" (1e-4) and "sgd" (1e-2) the gradient's norm over that at a = 0, b = 0.
     max_iter : int or None, default=None
         Most iterations; None is the solver's default.
     step, momentum, decay, batch_size : float or None, default=None
@@ -111,8 +111,8 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         Whether `tol` was reached.
     solver_used_ : str
         "newton", "smo" with the precision of its rows, "gd" or "sgd".
-    history_ : dict of str to ndarray, or None
-        By "gd" and "sgd": "objective" and "gradient_norm" from the start on, "step" of each iteration.
+    history_ : dict of str to ndarray
+        By "gd" and "sgd" only: "objective" and "gradient_norm" from the start on, "step" of each iteration.
     n_features_in_ : int
         Columns at `fit`.
     feature_names_in_ : ndarray of shape (d,)
@@ -287,11 +287,19 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
 
     def _resolve_kernel(self, X, weights):
         """As the base's, with a variance in which a weight of 2 is the row twice."""
-        if weights is None or not isinstance(self.kernel, str) or not self._gamma_is_scale():
+        named = isinstance(self.kernel, str) and self.kernel != "precomputed"
+        if not (named and self._gamma_is_scale()):
             return super()._resolve_kernel(X)
-        if self.kernel == "precomputed":
-            return super()._resolve_kernel(X)
-        variance = weighted_variance(X, canonical_rows(X, None, 1, weights, merge=False))
+        with np.errstate(over="ignore", invalid="ignore"):
+            if weights is None:
+                variance = variance_of(X)
+            else:
+                variance = weighted_variance(X, canonical_rows(X, None, 1, weights, merge=False))
+        if not np.isfinite(variance):
+            raise ValueError(
+                "the variance of X, from which gamma='scale' comes, leaves float64's range; scale the "
+                "samples down first"
+            )
         return from_name(
             self.kernel, self.gamma, self.degree, self.coef0, n_features=X.shape[1], variance=variance
         )
@@ -333,20 +341,21 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
             objective_=float(result.objective),
             duality_gap_=float(result.gap),
             gradient_norm_=float(result.gradient),
-            n_iter_=result.n_iter,
+            n_iter_=max(result.n_iter, 1),
             converged_=result.converged,
             solver_used_=result.solver,
-            history_=result.history,
-            _solution=(result.a, result.b),
+            _solution=(result.a, result.b) if self.warm_start else None,
         )
+        if result.history is not None:
+            self.history_ = result.history
+        elif hasattr(self, "history_"):
+            del self.history_
         self._set_features(X, names)
         if not result.converged:
-            smo = result.solver.startswith("smo")
             tol = _TOL[result.solver.split(",")[0]] if self.tol is None else self.tol
-            reached = result.gap / (result.objective or 1.0) if smo else result.gradient
             warn_unconverged(
                 type(self).__name__,
-                reached,
+                result.gradient if result.relative_gap is None else result.relative_gap,
                 tol,
                 result.n_iter,
                 "raise max_iter, alpha or tol, or scale the samples",

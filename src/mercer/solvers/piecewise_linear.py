@@ -55,6 +55,8 @@ class PiecewiseLinearOutcome:
     converged : bool
     rows : str
         The precision of the kernel's rows.
+    relative_gap : float
+        As `tol` takes it.
     """
 
     a: np.ndarray
@@ -65,6 +67,7 @@ class PiecewiseLinearOutcome:
     n_iter: int
     converged: bool
     rows: str
+    relative_gap: float
 
 
 def best_intercept(loss, residual, weights):
@@ -336,7 +339,8 @@ class _Box:
         # P − D by sample, of which Fenchel's inequality leaves none negative; Σ a b is 0.
         gaps = costs + 2 * self.alpha * (a * (f - self.y) + self.loss.tube * np.abs(a))
         gap = max(float(gaps.sum()), 0.0)
-        return PiecewiseLinearOutcome(a, b, f, objective, gap, n_iter, gap <= tol * self.size, rows)
+        relative = gap / (self.size or 1.0)
+        return PiecewiseLinearOutcome(a, b, f, objective, gap, n_iter, relative <= tol, rows, relative)
 
 
 def _first_bad(columns, n):
