@@ -148,6 +148,15 @@ def test_max_iter_stops_short(rng):
     assert pairs.residuals.max() > 1e-4
 
 
+@pytest.mark.parametrize("rank", [3, 300])
+def test_max_iter_leaves_as_many_vectors_as_were_asked_for(rank, rng):
+    A, _ = with_spectrum(np.where(np.arange(300) < rank, 1 / np.arange(1.0, 301), 0), rng)
+    pairs = lanczos(A, 30, max_iter=1)
+    assert pairs.vectors.shape == (300, 30)
+    assert pairs.residuals.shape == (30,)
+    np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(30), atol=1e-12)
+
+
 def test_steps_are_reported(rng):
     A, _ = with_spectrum(0.9 ** np.arange(200), rng)
     steps = []

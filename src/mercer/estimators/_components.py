@@ -50,7 +50,8 @@ class CentredGram:
         self.rows, self.gram, self.K = rows, None, None
         X = as_double(X)
         if type(kernel) is Precomputed:
-            self.K = (X + X.T) / 2
+            self.K = X + X.T
+            self.K /= 2
         elif stored:
             self.K = Gram(kernel, X, n_threads=n_jobs).formed()
         else:

@@ -177,7 +177,7 @@ def block_lanczos(
     noise : float
         Size of the rounding in a product with a unit vector.
     max_iter : int or None
-        Most products; None is 1000.
+        Most products; None is 1000. There are always as many as k vectors take.
     max_basis : int or None
         Most columns of the basis; None is 2k + 384.
     on_step : callable or None
@@ -200,7 +200,7 @@ def block_lanczos(
     "Thick-restart Lanczos method for large symmetric eigenvalue problems", SIAM J. Matrix Anal. Appl. 22
     (2000).
     """
-    limit = 1000 if max_iter is None else max_iter
+    limit = max(1000 if max_iter is None else max_iter, -(-k // block))
     room = min(n, max(2 * k + _SPARE if max_basis is None else max_basis, k + 4 * block))
     with RowBlocks(n, n_threads) as rows:
         space = _Krylov(apply, n, block, room, rows, rng, noise)
@@ -219,7 +219,7 @@ def block_lanczos(
             converged = len(values) == k and worst <= 1
             if converged and (_unchanged(before, values, goals) if space.invariant else space.deep):
                 break
-            if space.n_iter >= limit or not space.go_on(k):
+            if (space.n_iter >= limit and len(values) == k) or not space.go_on(k):
                 break
             before = values if space.chain == 0 else before
             seen = [*seen[-1:], (space.n_iter, worst)]
