@@ -75,6 +75,7 @@ class TestBand:
         monkeypatch.setattr(band, "_ROWS", 13)
         monkeypatch.setattr(band, "_COLUMNS", 29)
         monkeypatch.setattr(band, "_CHUNK", 11)
+        monkeypatch.setattr(band, "_STRIP", 23)
         A = rng.normal(size=(150, 150))
         A = A + A.T
         with Team(3) as team:

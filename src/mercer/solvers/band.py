@@ -26,8 +26,8 @@ __all__ = ["Band", "Team", "inverse_diagonals", "orthogonal", "reduce_to_band"]
 
 #: Rows of a block that one thread updates at a time, and columns of it: a product of the two fits the cache.
 _ROWS, _COLUMNS = 256, 256
-#: Columns of Q that one thread makes, and panels that it applies at once.
-_CHUNK, _MERGED = 256, 2
+#: Columns of Q that one thread makes, panels that it applies at once, and rows of their product at a time.
+_CHUNK, _MERGED, _STRIP = 256, 4, 512
 #: Rows of Q and factors that one thread handles at once in `inverse_diagonals`.
 _SOLVED, _FACTORS = 256, 4
 #: Seconds between two calls of the user's `check`.
@@ -280,7 +280,10 @@ def orthogonal(band, team):
             if one.start < right:
                 team.pause()
                 rest = Z[one.start :]
-                rest -= np.matmul(one.V, one.T @ (one.V.T @ rest), out=team.scratch(*rest.shape))
+                S = one.T @ (one.V.T @ rest)
+                for top in range(0, len(rest), _STRIP):
+                    strip = rest[top : top + _STRIP]
+                    strip -= np.matmul(one.V[top : top + _STRIP], S, out=team.scratch(*strip.shape))
         Q[:, left:right] = Z
 
     team.run(merge, list(range(len(groups))))
