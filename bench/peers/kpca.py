@@ -4,10 +4,10 @@
 
 Both packages find 50 components of standardised rows, RBF, γ = 1/d. The peer is the fastest of scikit-learn's
 solvers: ARPACK, randomised, and with ``--dense`` LAPACK (half a minute at n = 5000). "gap" is the largest
-difference of the coordinates from ARPACK's, up to each component's sign, over the largest coordinate, among the
-components whose eigenvalues are distinct ("of" so many); "randomised" is the same of that solver, which stops
-short. "residual" is the largest ``‖K̃u − λu‖`` over the root of λ₁λ, recomputed. The large fit is in a process
-of its own, and so is its memory.
+difference of the coordinates from ARPACK's, up to each component's sign, over the largest coordinate, among
+the components whose eigenvalues are distinct ("of" so many); "randomised" is the same of that solver, which
+stops short. "residual" is the largest ``‖K̃u − λu‖`` over the root of λ₁λ, recomputed. The large fit is in a
+process of its own, and so is its memory.
 """
 
 import argparse

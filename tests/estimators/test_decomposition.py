@@ -28,7 +28,7 @@ from mercer.kernels import (
     Spectrum,
 )
 
-# Ways to the same components; n = 130 leaves room for blocks of 16, and 300 for those of 64.
+# Ways to the same components; n = 130 leaves room for blocks of 16.
 WAYS = {
     "dense": {"eigen_solver": "dense"},
     "lanczos": {"eigen_solver": "lanczos", "random_state": 0},
@@ -331,6 +331,23 @@ class TestSolverChoice:
         for name in ("arpack", "randomized"):
             model = KernelPCA(3, kernel="rbf", eigen_solver=name, random_state=0).fit(X)
             np.testing.assert_array_equal(model.transform(Z), expected)
+
+    @pytest.mark.parametrize(
+        ("kernel", "form"),
+        [
+            (RBF(gamma=0.01), np.asarray),
+            (RBF(gamma=0.01), sp.csr_array),
+            (FunctionKernel(lambda A, B: A @ B.T), np.asarray),
+        ],
+    )
+    def test_dear_entries_have_wider_blocks(self, rng, kernel, form):
+        X = rng.normal(size=(160, 120)) * (rng.random((160, 120)) < 0.3)
+        options = {"kernel": kernel, "eigen_solver": "lanczos", "random_state": 0}
+        lazy = KernelPCA(3, memory_budget=1.0, **options).fit(form(X))
+        stored = KernelPCA(3, **options).fit(form(X))
+        assert lazy.solver_used_ == "lanczos, lazy"
+        assert lazy.n_iter_ < stored.n_iter_
+        np.testing.assert_allclose(lazy.transform(X), stored.transform(X), atol=1e-7)
 
     def test_no_room_for_blocks_is_dense(self, data):
         X, _ = data
