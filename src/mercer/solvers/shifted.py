@@ -28,8 +28,8 @@ _EPS = np.finfo(np.float64).eps
 _ROWS = 512
 #: Right-hand sides whose residuals are worked out at a time.
 _COLUMNS = 256
-#: Steps until the first look at the residuals, and between looks.
-_FIRST, _STEPS = 48, 16
+#: Steps until the first look at the residuals; bounds of what is done until the next.
+_STEPS, _MOST_STEPS, _LEAST_STEPS = 48, 48, 6
 #: Most poles of one space.
 _POLES = 8
 
@@ -85,6 +85,7 @@ class FoldProblem:
 
     def __init__(self, K, Y, rows, weights, fit_intercept, check):
         self.K, self.Y, self.rows, self.check = K, Y, rows, check
+        self.repeats = len(np.unique(rows)) < len(rows)
         self.s = None if weights is None else np.sqrt(weights[rows])
         self.fit_intercept = fit_intercept
         self.B, self.mean, self.unit = _centred(Y[rows], self.s, fit_intercept)
@@ -119,7 +120,10 @@ class FoldProblem:
         narrow = 2 * len(self.rows) < n  # cutting columns costs less than products with zeros
         if not narrow:
             padded = np.zeros((n, V.shape[1]))
-            np.add.at(padded, self.rows, V)
+            if self.repeats:
+                np.add.at(padded, self.rows, V)
+            else:
+                padded[self.rows] = V
         out = np.empty((n, V.shape[1]))
 
         def fill(start):
@@ -201,8 +205,8 @@ class ShiftedSpace:
         self.limit = self.most if whole else min(self.most, max(400, n // 3))
         self.V = self.KV = self.AV = None
         self.k = self.n_known = self.n_iter = 0
-        self.residual = np.full(len(alphas), np.inf)
-        self.left = np.zeros(len(alphas), dtype=bool)
+        self.residual, self.aim = np.full(len(alphas), np.inf), np.ones(len(alphas))
+        self.left, self.beyond = np.zeros((2, len(alphas)), dtype=bool)
         self.done, self.begun, self.wanted = False, whole, None
         self.sigma = self.factor = self.array = None
         self.poles, self.refused = [], 0.0
@@ -226,8 +230,8 @@ class ShiftedSpace:
         low, high = self.alphas[0], min(self.alphas[-1], trace / 300)
         if low < 1e-3 * trace:
             # Products serve the alphas near λ₁, so the pole is in the lower part of the range: found best of
-            # 3e-4, 1e-3, 3e-3, 1e-2 for alphas from 1e-4 to 1e2 on three real spectra.
-            self.wanted = low * (max(high, low) / low) ** 0.3
+            # 5e-4, 1e-3, 2e-3, 4e-3 for alphas from 1e-4 to 1e2 on three real spectra.
+            self.wanted = low * (max(high, low) / low) ** 0.26
 
     # ---------------------------------------------------------------- what the space is made of
 
@@ -341,11 +345,14 @@ class ShiftedSpace:
             relative = np.sqrt(np.einsum("imt,imt->mt", R, R)) / size
             x = np.sqrt(np.einsum("imt,imt->mt", C, C)) / size
             # ‖δf‖ on other rows is at most √λ₁ ‖r‖ / 2√α, λ₁ that of K there; a score moves by twice that
-            # over its targets' norm. Where rounding cannot do better, a direct solver cannot either.
+            # over its targets' norm. Rounding ends the descent between these two bounds.
             alphas = self.alphas[some]
             wanted = np.minimum(self.cap, self.accuracy * np.sqrt(alphas / np.maximum(alphas, largest)))
-            floor = 4 * np.sqrt(len(R)) * _EPS * (largest * x + 1)
-            excess[some] = relative / np.maximum(wanted[:, None], floor)
+            rounding = 4 * _EPS * (largest * x + 1)
+            aim = np.maximum(wanted[:, None], rounding)
+            excess[some] = relative / aim
+            self.beyond[some] = (relative > np.maximum(aim, np.sqrt(len(R)) * rounding)).any(axis=1)
+            self.aim[some] = aim.max(axis=1)
             self.residual[some] = relative.max(axis=1)
             for j in range(self.n_targets):
                 i = int(np.argmax(excess[some, j]))
@@ -377,15 +384,14 @@ class ShiftedSpace:
                 self._absorb()
             if not self.begun:
                 self.begun = True
-                self._chain(_FIRST, True, True)
+                self._chain(_STEPS, True, True)
                 continue
             excess, vectors = self._judge()
             open_ = excess > 1
             if not open_.any():
                 self.done = True
             elif self.k >= self.limit or not (self._wants_pole(excess) or self._gains()):
-                self.left |= open_
-                self.done = True
+                self._give_up()
             elif self.wanted is None:
                 self._grow(excess, vectors)
         if self.done:
@@ -399,9 +405,15 @@ class ShiftedSpace:
         added = self._extend(self.problem.project(vectors))
         if added:
             self.last = slice(before, self.k)
-        self._chain(_STEPS, low, high)
+        due = self._due(excess) * (1.1 if low and high else 0.6)  # steps of one kind go to where they help
+        self._chain(min(max(int(due), _LEAST_STEPS), _MOST_STEPS), low, high)
         if self.k == before:
-            self.left, self.done = self.left | open_, True
+            self._give_up()
+
+    def _give_up(self):
+        """Nothing helps any more: what is at the limit of rounding is solved, the rest is left."""
+        self.left |= self.beyond
+        self.done = True
 
     def _chain(self, n_steps, low, high):
         """Steps with the pole (for low alphas), with A (for high ones), or in turns."""
@@ -430,22 +442,27 @@ class ShiftedSpace:
         """Whether the last rounds with this pole brought anything: three without are the end."""
         return len(self.history) < 4 or self.history[-1][0].max() < 0.5 * self.history[-4][0].max()
 
+    def _due(self, excess):
+        """Steps that the worst alpha still needs at the rate of the last round."""
+        worst = int(np.argmax(excess))
+        before, k = 1 / self.aim[worst], 0
+        if len(self.history) > 1:
+            before, k = self.history[-2][0][worst], self.history[-2][1]
+        gain = np.log(max(before, 1.0) / excess[worst]) / max(1, self.k - k)
+        return np.log(excess[worst]) / max(gain, 1e-3) / self.n_targets
+
     def _wants_pole(self, excess):
         """Set `wanted` where the steps still due cost more than a factor, going by the last round."""
         self.history.append((excess, self.k))
         if len(self.history) < 2 or len(self.poles) >= _POLES:
             return False
-        (before, k), (_, k_now) = self.history[-2:]
-        worst = int(np.argmax(excess))
-        gain = np.log(max(before[worst], 1e-300) / excess[worst]) / max(1, k_now - k)
-        due = np.log(excess[worst]) / max(gain, 1e-3)
         # A factor of n rows costs about n/75 solves: n³/3 at 25 Gflop/s, n² numbers at 8 GB/s.
-        if due < 60 + len(self.problem.rows) / 40:
+        if self._due(excess) < 60 + len(self.problem.rows) / 40:
             return False
-        alpha = self.alphas[worst]
+        alpha = self.alphas[np.argmax(excess)]
         near = alpha if self.sigma is None else alpha * (self.sigma / alpha) ** (1 / 3)
         if near <= self.refused or any(max(near / p, p / near) < 1.5 for p in self.poles):
             return False
         self.wanted = near
-        self.history.clear()
+        del self.history[:-1]
         return True
