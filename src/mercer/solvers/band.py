@@ -22,7 +22,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from scipy.linalg import lapack
 
-__all__ = ["Band", "Team", "inverse_diagonals", "orthogonal", "reduce_to_band"]
+__all__ = ["Band", "Team", "inverse_diagonals", "orthogonal", "reduce_to_band", "row_blocks"]
 
 #: Rows of a block that one thread updates at a time, and columns of it: a product of the two fits the cache.
 _ROWS, _COLUMNS = 256, 256
@@ -118,6 +118,11 @@ def _blocks(start, stop, size):
     """The parts of ``start:stop`` between multiples of `size`."""
     edges = [start, *range(start - start % size + size, stop, size), stop]
     return list(itertools.pairwise(edges))
+
+
+def row_blocks(n, size=_ROWS):
+    """Pairs of first and last row, exclusive, of blocks of `size`."""
+    return _blocks(0, n, size)
 
 
 # ---------------------------------------------------------------- reduction
@@ -252,20 +257,22 @@ def _merged(reflectors, n):
     return Reflector(start, V, T)
 
 
-def orthogonal(band, team):
+def orthogonal(band, team, out=None):
     """Q, the product of the reflectors.
 
     Parameters
     ----------
     band : Band
     team : Team
+    out : ndarray of shape (n, n) or None
+        Where to put it.
 
     Returns
     -------
     ndarray of shape (n, n)
     """
     n = band.entries.shape[1]
-    Q = np.zeros((n, n))
+    Q = np.empty((n, n)) if out is None else out
     groups = [band.reflectors[i : i + _MERGED] for i in range(0, len(band.reflectors), _MERGED)]
     merged = [None] * len(groups)
 
@@ -287,7 +294,7 @@ def orthogonal(band, team):
         Q[:, left:right] = Z
 
     team.run(merge, list(range(len(groups))))
-    team.run(make, _blocks(0, n, _CHUNK)[::-1])
+    team.run(make, row_blocks(n, _CHUNK)[::-1])
     return Q
 
 
@@ -372,5 +379,5 @@ def inverse_diagonals(factors, Q, team):
             out[first : first + m, top:bottom] = squares
 
         team.run(prepare, list(range(len(group))))
-        team.run(solve, _blocks(0, n, _SOLVED))
+        team.run(solve, row_blocks(n, _SOLVED))
     return out

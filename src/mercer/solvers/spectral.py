@@ -16,7 +16,7 @@ from scipy.linalg import blas, lapack
 
 from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
-from .band import Team, inverse_diagonals, orthogonal, reduce_to_band
+from .band import Team, inverse_diagonals, orthogonal, reduce_to_band, row_blocks
 from .least_squares import _centred, _scale, _without_intercept, ridge_loo_residuals
 from .outcome import not_finite
 
@@ -80,7 +80,7 @@ def ridge_loo_path(K, Y, alphas, *, weights=None, fit_intercept=True, n_threads=
         floor, _ = eigenvalue_range(K, weights=weights, centred=False)
         wanted = np.flatnonzero(values > floor)
         if len(wanted) > _FEW_ALPHAS:
-            A = np.array(K, order="C")
+            A = np.array(K, dtype=np.float64, order="C")
             if s is not None:
                 _scale(A, s)
             B, _, unit = _centred(Y, s, fit_intercept)
@@ -93,10 +93,10 @@ def ridge_loo_path(K, Y, alphas, *, weights=None, fit_intercept=True, n_threads=
             del A
         for index in np.flatnonzero(~done):
             team.pause()
+            K_lost, alpha = np.array(K, dtype=np.float64, order="C"), np.full(t, values[index])
             out[index] = ridge_loo_residuals(
-                np.array(K, order="C"), Y, np.full(t, values[index]), s=s, fit_intercept=fit_intercept,
-                n_threads=n_threads,
-            )  # fmt: skip
+                K_lost, Y, alpha, s=s, fit_intercept=fit_intercept, n_threads=n_threads
+            )
     return out[place]
 
 
@@ -134,9 +134,9 @@ def _by_eigenvalues(A, B, alphas, team):
 
 
 def _by_band(A, B, alphas, team):
-    """Which of the penalties are large enough, ``(A + αI)⁻¹B`` and the diagonals of the inverses."""
+    """As `_by_eigenvalues`; A is lost."""
     band = reduce_to_band(A, _width(len(alphas)), team)
-    Q = orthogonal(band, team)
+    Q = orthogonal(band, team, out=A)
     right = Q.T @ B
     factors, solutions, solved = [], [], []
     for i, alpha in enumerate(alphas):
@@ -151,8 +151,15 @@ def _by_band(A, B, alphas, team):
     if not solved:
         return [], None, None
     inverse = inverse_diagonals(factors, Q, team)
-    # One product for all: Q is read once.
-    X = Q @ np.concatenate(solutions, axis=1)
+    # One product for all penalties: Q is read once.
+    together = np.ascontiguousarray(np.concatenate(solutions, axis=1))
+    X = np.empty_like(together)
+
+    def multiply(block):
+        rows = slice(*block)
+        np.matmul(Q[rows], together, out=X[rows])
+
+    team.run(multiply, row_blocks(len(Q)))
     return solved, X.reshape(len(A), len(solved), -1).transpose(1, 0, 2), inverse
 
 
