@@ -146,7 +146,8 @@ class CostProblem:
             values, vectors = np.linalg.eigh(0.5 * (inner + inner.T))
             used = values > _RANK * max(values[-1], 0.0)
             root = vectors[:, used] / np.sqrt(values[used])
-            self._features = columns @ root, root
+            # Transposed in memory, as preconditioners read it: it is the largest array of such a fit.
+            self._features = np.ascontiguousarray(root.T @ columns.T).T, root
         return self._features
 
     def matrix(self):
@@ -194,7 +195,7 @@ class CostProblem:
     def _low_rank(self, operators):
         if self._centres is not None:
             features, _ = self.features()
-            return LowRank(np.ascontiguousarray(features.T), self._centres, 0.0)
+            return LowRank(features.T, self._centres, 0.0)
         if self.n <= _WHOLE_UP_TO and self._matrix is not None:
             return _whole_factor(self._matrix)
         rank = int(min(self.n, max(_WHOLE_UP_TO, min(self.n // 4, 1000, self._budget / (16 * self.n)))))
