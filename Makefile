@@ -60,6 +60,7 @@ $(ENV)/lint: $(ENV)/made
 demo: $(ENV)/installed
 	$(ENV)/bin/python examples/quickstart.py $(DEMO_ARGS)
 	$(ENV)/bin/python examples/machines.py
+	$(ENV)/bin/python examples/paths.py
 
 test: $(ENV)/installed
 	$(ENV)/bin/python -m pytest $(PYTEST_ARGS)

@@ -10,16 +10,23 @@ from importlib import import_module as _import_module
 __version__ = "0.1.0"
 
 _MODULE_OF = {
+    "KernelLogisticRegression": "mercer.estimators.classification",
+    "KernelLogisticRegressionCV": "mercer.model_selection.named",
+    "KernelPCA": "mercer.estimators.decomposition",
+    "KernelRegressor": "mercer.estimators.regression",
     "KernelRidge": "mercer.estimators.ridge",
+    "KernelRidgeCV": "mercer.model_selection.named",
     "NuSVC": "mercer.estimators.svm",
     "NuSVR": "mercer.estimators.svm",
     "OneClassSVM": "mercer.estimators.svm",
     "PathCV": "mercer.model_selection.path",
     "SVC": "mercer.estimators.svm",
     "SVR": "mercer.estimators.svm",
+    "SquaredMarginCV": "mercer.model_selection.named",
+    "SquaredMarginClassifier": "mercer.estimators.classification",
     "show_versions": "mercer._versions",
 }
-_SUBMODULES = ("estimators", "gram", "kernels", "model_selection", "plotting", "solvers")
+_SUBMODULES = ("estimators", "gram", "kernels", "losses", "model_selection", "plotting", "solvers")
 
 __all__ = ["__version__", *_MODULE_OF, *_SUBMODULES]
 

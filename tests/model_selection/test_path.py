@@ -259,11 +259,13 @@ class TestPlainWay:
     def test_another_estimator(self):
         X, y = two_classes()
         grid = {"alpha": [0.1, 1.0], "gamma": [0.05, 0.5]}
-        own = PathCV(KernelRidge(kernel="rbf"), param_grid=grid, cv=3).fit(X, y)
-        theirs = GridSearchCV(KernelRidge(kernel="rbf"), grid, cv=3).fit(X, y)
+        own = PathCV(KernelRidge(kernel="rbf", solver="cg", random_state=0), param_grid=grid, cv=3).fit(X, y)
+        theirs = GridSearchCV(KernelRidge(kernel="rbf", solver="cg", random_state=0), grid, cv=3).fit(X, y)
         np.testing.assert_array_equal(splits_of(own), splits_of(theirs))
         fold = next(iter(KFold(3).split(X)))
-        one = KernelRidge(kernel="rbf", **own.cv_results_["params"][0]).fit(X[fold[0]], y[fold[0]])
+        one = KernelRidge(kernel="rbf", solver="cg", random_state=0, **own.cv_results_["params"][0]).fit(
+            X[fold[0]], y[fold[0]]
+        )
         error = np.mean((one.predict(X[fold[1]]) - y[fold[1]]) ** 2)
         assert own.test_error_[0, 0] == pytest.approx(error, rel=1e-12)
 
@@ -420,7 +422,7 @@ ERRORS = {
     "twice": (
         {"Cs": [1.0], "param_grid": {"C": [2.0]}},
         ValueError,
-        "param_grid has C, which Cs or gammas give",
+        "param_grid has C, which alphas, Cs or gammas give",
     ),
     "unknown name": ({"param_grid": {"alpha": [1.0]}}, ValueError, "SVC has no parameter 'alpha'"),
     "no sequence": ({"param_grid": {"degree": 3}}, TypeError, r"pass \[3\]"),

@@ -4,16 +4,24 @@ Place on the way: ``estimators`` → ``_chains`` → **_machine_path** → ``pat
 """
 
 import time
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import _safe_split
 
 from .._arrays import available_memory
+from .._threads import one_blas_thread
 from ..estimators.svm import SVC
 from ..kernels.prepared import n_rows, take_rows
 from ._chains import Chain, Gram, Pairs
+from ._results import Outcome
+from ._scores import decided, known_from_decisions
+from ._search import same_parameters
+from ._work import run_tasks
 
-__all__ = ["ChainTask", "MachinePath"]
+__all__ = ["ChainTask", "MachinePath", "go_by_machines"]
 
 # Rows whose kernel values with all samples are multiplied at a time.
 _CHUNK = 64
@@ -203,3 +211,115 @@ class MachinePath:
                 np.matmul(coefficients, K.T, out=sums[c])
             sums = sums.reshape(pairs.k, pairs.n_sets, len(reached), -1)
             values[:, :, some] += (sums[first, sets] - sums[second, sets]) * (signs[:, :, some] == 0)
+
+
+# ---------------------------------------------------------------- a search
+
+
+def go_by_machines(search):
+    """Fill in what chains of machines along C can tell.
+
+    Parameters
+    ----------
+    search : Search
+    """
+    machines = _machines(search)
+    if not machines or not known_from_decisions(search.scores.scoring, search.scores.scorers):
+        return
+    first = machines[0][0]
+    samples, _ = first._training_samples(search.X)
+    y = np.asarray(search.y)
+    if y.ndim != 1 or len(y) != n_rows(samples) or y.dtype.kind not in "iubUSO":
+        return
+    path = MachinePath(
+        samples, y, search.weights, search.splits, with_train=search.with_train,
+        labels_only=search.scores.are_of_labels(first), n_threads=search.n_threads,
+    )  # fmt: skip
+    if not path.fits_memory():
+        return
+    tasks = _tasks(path, machines, len(search.splits))
+
+    def work(task, check):
+        return _outcomes_of(task, path.run(task, check), path, y, search)
+
+    def on_done(results):
+        _enter(search.outcomes, tasks, results)
+        search.show()
+
+    with one_blas_thread():
+        results = run_tasks(tasks, work, search.n_threads, on_done)
+    _enter(search.outcomes, tasks, results)
+    short = sum(result[1] for result in results if result is not None)
+    if short:
+        warnings.warn(
+            f"{short} of the machines stopped short of tol: rounding leaves no step that helps; "
+            "raise tol, or scale the samples",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def _machines(search):
+    """(machine without its C, cells by C) for each set of the other parameters that chains are for."""
+    found = []
+    for index, cell in enumerate(search.cells):
+        machine = search.posed(cell)
+        if not MachinePath.takes(machine):
+            continue
+        machine._check_parameters()
+        if not np.isfinite(machine.C):
+            continue
+        others = {name: value for name, value in cell.items() if name != "C"}
+        for known, _, by_C in found:
+            if same_parameters(known, others):
+                by_C.setdefault(float(machine.C), []).append(index)
+                break
+        else:
+            found.append((others, machine, {float(machine.C): [index]}))
+    return [(machine, by_C) for _, machine, by_C in found]
+
+
+def _outcomes_of(task, steps, path, y, search):
+    """Outcome by cell, and how many machines stopped short; None where a fit by itself must tell."""
+    if steps is None:
+        return None
+    train, test = path.splits[task.fold]
+    scores = search.scores
+    machine, give = decided(task.machine, path.classes)
+    dtype = np.float32 if getattr(path.X, "dtype", None) == np.float32 else np.float64
+    wanted = [test, train][: 1 + search.with_train]
+    direct = scores.is_accuracy(machine)
+    parts = [
+        (rows if direct else _safe_split(machine, search.X, y, rows, train)[0], y[rows]) for rows in wanted
+    ]
+    found, short = {}, 0
+    for C, spent, *values, converged in steps:
+        begin, told = time.perf_counter(), []
+        for (samples, targets), decisions in zip(parts, values, strict=False):
+            give(decisions.astype(dtype, copy=False))
+            told.append(scores.decided(machine, samples, targets))
+        outcome = Outcome(*told[0][:1], test_error=told[0][1], fit_time=spent)
+        outcome.score_time = time.perf_counter() - begin
+        if search.with_train:
+            outcome.train, outcome.train_error = told[1]
+        short += not converged
+        found.update(dict.fromkeys(task.cells[C], outcome))
+    return found, short
+
+
+def _tasks(path, machines, n_splits):
+    tasks = []
+    for machine, by_C in machines:
+        for fold in range(n_splits):
+            task = path.task(machine, fold)
+            if task is not None:
+                task.cells = by_C
+                tasks.append(task)
+    return tasks
+
+
+def _enter(outcomes, tasks, results):
+    for task, result in zip(tasks, results, strict=True):
+        if result is not None:
+            for index, outcome in result[0].items():
+                outcomes[index][task.fold] = outcome

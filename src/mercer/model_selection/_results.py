@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
 
 from ..estimators._base import check_number
 from ..kernels.base import Kernel
 
-__all__ = ["Outcome", "cells_of", "results_of"]
+__all__ = ["Outcome", "cells_of", "last_step", "results_of", "weight_name"]
 
 
 @dataclass
@@ -27,8 +28,10 @@ class Outcome:
         Score of the held-out rows by scorer.
     train : dict or None
         Score of the training rows.
-    test_error, train_error : float
-        MLR7's errors; NaN where they are not known.
+    test_error : float
+        MLR7's error of the held-out rows; NaN where there is none. For pooled rows an array of theirs.
+    train_error : float or None
+        That of the training rows; None where it was not asked for.
     fit_time, score_time : float
         Seconds.
     trouble : str or None
@@ -38,7 +41,7 @@ class Outcome:
     test: dict
     train: dict | None = None
     test_error: float = np.nan
-    train_error: float = np.nan
+    train_error: float | None = None
     fit_time: float = 0.0
     score_time: float = 0.0
     trouble: str | None = None
@@ -47,13 +50,27 @@ class Outcome:
 # ---------------------------------------------------------------- cells
 
 
-def cells_of(estimator, Cs, gammas, param_grid):
+def last_step(estimator):
+    """An estimator, or the last one of a pipeline, and the prefix of its parameters' names."""
+    if not isinstance(estimator, Pipeline):
+        return estimator, ""
+    name, final = estimator.steps[-1]
+    return final, f"{name}__"
+
+
+def weight_name(estimator):
+    """The argument of ``fit`` that takes sample weights."""
+    return f"{last_step(estimator)[1]}sample_weight"
+
+
+def cells_of(estimator, alphas, Cs, gammas, param_grid):
     """The parameters of each cell.
 
     Parameters
     ----------
     estimator : estimator
-    Cs, gammas : sequence or None
+        Or a pipeline, whose last step has the parameters.
+    alphas, Cs, gammas : sequence or None
     param_grid : dict, list of dict or None
 
     Returns
@@ -67,15 +84,17 @@ def cells_of(estimator, Cs, gammas, param_grid):
         For values out of range, parameters that the estimator does not have, and those given twice.
     """
     known = estimator.get_params()
+    final, prefix = last_step(estimator)
     own = {}
+    if alphas is not None:
+        own[f"{prefix}alpha"] = _distinct("alphas", _values("alphas", alphas, least=0))
+        _require(final, "alphas", "alpha")
     if Cs is not None:
-        own["C"] = _values("Cs", Cs, above=0)
-        if "C" not in known:
-            raise ValueError(
-                f"Cs: {type(estimator).__name__} has no parameter C; pass its own parameters by param_grid="
-            )
+        own[f"{prefix}C"] = _values("Cs", Cs, above=0)
+        _require(final, "Cs", "C")
     if gammas is not None:
-        own[_gamma_name(estimator, known)] = _values("gammas", gammas, least=0, names=("scale", "auto"))
+        values = _values("gammas", gammas, least=0, names=("scale", "auto"))
+        own[prefix + _gamma_name(final, final.get_params())] = values
     grids = (
         [{}] if param_grid is None else [param_grid] if isinstance(param_grid, Mapping) else list(param_grid)
     )
@@ -85,10 +104,28 @@ def cells_of(estimator, Cs, gammas, param_grid):
         twice = sorted(set(grid) & set(own))
         if twice:
             raise ValueError(
-                f"param_grid has {', '.join(twice)}, which Cs or gammas give, too; pass one of them"
+                f"param_grid has {', '.join(twice)}, which alphas, Cs or gammas give, too; pass one of them"
             )
         _check_names(estimator, grid, known)
     return [cell for grid in grids for cell in ParameterGrid({**grid, **own})]
+
+
+def _require(estimator, argument, name):
+    if name not in estimator.get_params():
+        raise ValueError(
+            f"{argument}: {type(estimator).__name__} has no parameter {name}; pass its own parameters by "
+            "param_grid="
+        )
+
+
+def _distinct(name, values):
+    """Values each of which is there once; else the first that repeats another is named."""
+    for i, value in enumerate(values):
+        if not np.isfinite(value):
+            raise ValueError(f"{name}[{i}] must be finite, got {value!r}")
+        if value in values[:i]:
+            raise ValueError(f"{name}[{i}] repeats {name}[{values.index(value)}], {value!r}; pass each once")
+    return values
 
 
 def _values(name, values, *, names=(), **bounds):

@@ -10,10 +10,11 @@ from traceback import format_exc
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier, is_regressor
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import check_scoring
 from sklearn.utils.metaestimators import _safe_split
 
-from ._results import Outcome
+from ._results import Outcome, weight_name
 
 __all__ = ["Scores", "decided", "known_from_decisions"]
 
@@ -32,7 +33,7 @@ def decided(machine, classes):
     return machine, lambda values: box.update(values=values)
 
 
-def known_from_decisions(scoring, scorers):
+def known_from_decisions(scoring, scorers, more=()):
     """Whether every scorer asks for labels or decisions only.
 
     Parameters
@@ -41,6 +42,8 @@ def known_from_decisions(scoring, scorers):
         As the user gave it.
     scorers : dict
         Name to scorer.
+    more : iterable of str
+        Further methods that decisions tell.
 
     Returns
     -------
@@ -52,7 +55,7 @@ def known_from_decisions(scoring, scorers):
         asked = getattr(scorer, "_response_method", None)
         asked = (asked,) if isinstance(asked, str) else asked
         # of several the first that there is is taken
-        if not asked or asked[0] not in _RESPONSES:
+        if not asked or asked[0] not in _RESPONSES.union(more):
             return False
     return True
 
@@ -132,12 +135,27 @@ class Scores:
         asked = [getattr(scorer, "_response_method", None) for scorer in self.scorers.values()]
         return self.is_accuracy(estimator) or all(one == "predict" for one in asked)
 
+    def of_one_row(self, estimator):
+        """The only score as a function of a single row's squared error; None where it is not known to be one.
+
+        R² of one row is not defined: NaN, with a warning of scikit-learn's class.
+        """
+        if self.scoring == "neg_mean_squared_error":
+            return lambda error: -error
+        if self.scoring == "r2" or (self.scoring is None and type(estimator).score is RegressorMixin.score):
+            warnings.warn(
+                "R² is not defined for folds of a single row: the scores are NaN; pass cv='loo' to score the "
+                "held-out predictions together, or scoring='neg_mean_squared_error'",
+                UndefinedMetricWarning,
+                stacklevel=6,
+            )
+            return lambda error: np.nan
+        return None
+
     def decided(self, machine, X, y):
-        """Scores and error of labels that are at hand, or cheap."""
-        predicted = machine.predict(X)
-        right = float(np.mean(predicted == y))
-        scores = {"score": right} if self.is_accuracy(machine) else self.of(machine, X, y)
-        return scores, 1.0 - right
+        """Scores and error of predictions that are at hand, or cheap."""
+        error = self.error(machine, X, y)
+        return {"score": 1.0 - error} if self.is_accuracy(machine) else self.of(machine, X, y), error
 
     # ---------------------------------------------------------------- by fitting
 
@@ -146,7 +164,7 @@ class Scores:
         begin = time.perf_counter()
         X_train, y_train = _safe_split(estimator, X, y, train)
         X_test, y_test = _safe_split(estimator, X, y, test, train)
-        more = {} if weights is None else {"sample_weight": weights[train]}
+        more = {} if weights is None else {weight_name(estimator): weights[train]}
         try:
             estimator.fit(X_train, **more) if y is None else estimator.fit(X_train, y_train, **more)
         except Exception:
@@ -158,24 +176,38 @@ class Scores:
         fit_time = time.perf_counter() - begin
         scores = self.of(estimator, X_test, y_test)
         outcome = Outcome(scores, fit_time=fit_time, score_time=time.perf_counter() - begin - fit_time)
-        outcome.test_error = self._error(estimator, X_test, y_test, scores)
+        outcome.test_error = self.error(estimator, X_test, y_test, scores)
         if with_train:
             outcome.train = self.of(estimator, X_train, y_train)
-            outcome.train_error = self._error(estimator, X_train, y_train, outcome.train)
+            outcome.train_error = self.error(estimator, X_train, y_train, outcome.train)
         return outcome
 
-    def _error(self, estimator, X, y, scores):
-        """MLR7's error: the share of labels that are wrong, or the mean squared difference."""
+    def error(self, estimator, X, y, scores=None):
+        """MLR7's error: the share of labels that are wrong, or the mean squared difference.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted.
+        X, y : samples and their targets
+        scores : dict or None
+            Of these rows, if they are known.
+
+        Returns
+        -------
+        float
+            NaN where there is none.
+        """
         if y is None or not (is_classifier(estimator) or is_regressor(estimator)):
             return np.nan
-        if self.is_accuracy(estimator):
+        if scores is not None and self.is_accuracy(estimator):
             return 1.0 - scores["score"]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             predicted = np.asarray(estimator.predict(X))
-        if isinstance(estimator, RegressorMixin) or is_regressor(estimator):
+        if is_regressor(estimator):
             return float(np.mean(np.square(predicted - np.asarray(y).reshape(predicted.shape))))
-        return float(np.mean(predicted != np.asarray(y)))
+        return 1.0 - float(np.mean(predicted == np.asarray(y)))
 
 
 def _number(score, name):

@@ -1,10 +1,13 @@
 """A grid of hyperparameters over folds, exact and fast.
 
-Place on the way: ``estimators`` → ``_machine_path``, ``_scores``, ``_results`` → **path**.
+Place on the way: ``estimators`` → ``_machine_path``, ``_alpha_path``, ``_search`` → **path**.
 
-    SVC (pairs)   one kernel matrix for all folds and C, warm starts along C, folds in parallel
-    _machine_path all others    clone and fit, cell by cell
-      _scores
+    SVC (pairs)                one kernel matrix for all folds and C, warm starts along C, folds in parallel
+    _machine_path
+    ridge, Newton costs        one kernel matrix for all folds and α, which are solved together; a pipeline's
+    _alpha_path, _families     transformers are fitted fold by fold
+    all others                 clone and fit, cell by cell
+    _search
 """
 
 import time
@@ -12,21 +15,26 @@ import warnings
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import clone, is_classifier
-from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
-from sklearn.model_selection import GridSearchCV, check_cv
-from sklearn.utils.metaestimators import _safe_split
+from sklearn.exceptions import FitFailedWarning
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import indexable
 
 from .._progress import progress
-from .._threads import n_threads, one_blas_thread
-from ..kernels.prepared import n_rows
-from ._machine_path import MachinePath
-from ._results import Outcome, cells_of, results_of
-from ._scores import Scores, decided, known_from_decisions
-from ._work import run_tasks
+from .._threads import n_threads
+from ._alpha_path import go_by_alphas
+from ._alphas import alphas_from_spectrum, of_alphas, searches_alpha
+from ._machine_path import go_by_machines
+from ._results import cells_of, results_of, weight_name
+from ._scores import Scores
+from ._search import Search, splits_of
 
 __all__ = ["PathCV"]
+
+# What an earlier fit may have left that this one does not find.
+_MAY_BE_ABSENT = (
+    "best_estimator_", "refit_time_", "best_score_", "feature_names_in_", "train_error_", "best_alpha_",
+    "alpha_1se_",
+)  # fmt: skip
 
 
 class PathCV(GridSearchCV):
@@ -35,22 +43,35 @@ class PathCV(GridSearchCV):
     It finds what scikit-learn's ``GridSearchCV`` finds, under the same names, and stands where that stands.
     For `SVC` with one-against-one machines a kernel matrix is computed once for all folds and all C, rows
     that are held out are variables whose box is zero, and each C begins at the solution of the one before;
-    every machine is solved to the estimator's `tol`, as it would be by itself. Whatever else is searched
-    goes through ``clone`` and ``fit``, one after another.
+    every machine is solved to the estimator's `tol`, as it would be by itself. For the estimators with a
+    penalty α one kernel matrix serves all folds and all α: `KernelRidge` by spaces in which all α of a fold
+    are solved (each to a residual that is checked) or by one decomposition, the others by Newton steps for
+    all folds together, each α from the one before. Whatever else is searched goes through ``clone`` and
+    ``fit``, one after another.
+
+    The last step of a ``Pipeline`` counts as the estimator: its transformers are fitted to each fold's
+    training rows, so that nothing of the held-out ones leaks.
 
     Parameters
     ----------
     estimator : estimator
         Its parameters hold for whatever is not searched.
+    alphas : sequence of float or None, default=None
+        Values of ``alpha``, in any order, each once. None makes a grid for an estimator that has one, unless
+        `param_grid` does: 22 values, three a decade, down from the power of ten above the largest eigenvalue
+        of the centred kernel matrix.
     Cs : sequence of float or None, default=None
         Values of ``C``, in any order.
     gammas : sequence of float, "scale" or "auto", or None, default=None
         Values of ``gamma``, or of ``kernel__gamma`` if the kernel is an expression that has one. "scale" is
         that of each fold's training rows.
     param_grid : dict, list of dict or None, default=None
-        Other parameters, as in ``GridSearchCV``; the grid is the product with `Cs` and `gammas`.
-    cv : int, splitter, iterable or None, default=None
-        As scikit-learn's ``check_cv`` reads it: five folds by default, stratified for a classifier.
+        Other parameters, as in ``GridSearchCV``; the grid is the product with `alphas`, `Cs`
+        and `gammas`.
+    cv : int, splitter, iterable, "loo" or None, default=None
+        As scikit-learn's ``check_cv`` reads it: five folds by default, stratified for a classifier. "loo",
+        for `KernelRidge`, leaves each row out in closed form, and scores the held-out predictions of all rows
+        together; ``LeaveOneOut()`` takes the same predictions, each as a fold.
     scoring : str, callable, list, dict or None, default=None
         As in ``GridSearchCV``; None is the estimator's own score.
     refit : bool, str or callable, default=True
@@ -72,11 +93,16 @@ class PathCV(GridSearchCV):
         As in ``GridSearchCV``.
     best_index_, best_score_, best_params_, best_estimator_
         The best cell; the first of equal ones.
+    best_alpha_ : float
+        The α of the best cell; only where α was searched.
+    alpha_1se_ : float
+        The largest α whose mean score is within one standard error of the best one's, other parameters being
+        those of the best cell.
     test_error_ : ndarray of shape (n_cells, n_splits)
         MLR7's error of the held-out rows: the share of labels that are wrong, of a regression the mean
-        squared difference.
+        squared difference. With cv="loo" a column for each row.
     train_error_ : ndarray of shape (n_cells, n_splits)
-        That of the training rows; only with `return_train_score`.
+        That of the training rows; with `return_train_score`, and where all of the search went by α.
     n_splits_ : int
     refit_time_ : float
         Seconds.
@@ -92,6 +118,7 @@ class PathCV(GridSearchCV):
         self,
         estimator,
         *,
+        alphas=None,
         Cs=None,
         gammas=None,
         param_grid=None,
@@ -104,6 +131,7 @@ class PathCV(GridSearchCV):
         return_train_score=False,
     ):
         self.estimator = estimator
+        self.alphas = alphas
         self.Cs = Cs
         self.gammas = gammas
         self.param_grid = param_grid
@@ -140,27 +168,36 @@ class PathCV(GridSearchCV):
             attributes are as they were.
         """
         threads = n_threads(self.n_jobs)
-        cells = cells_of(self.estimator, self.Cs, self.gammas, self.param_grid)
         scores = Scores(self.estimator, self.scoring, self.error_score)
         self._check_refit_by(scores)
         X, y, groups, sample_weight = indexable(X, y, groups, sample_weight)
         weights = None if sample_weight is None else np.asarray(sample_weight)
-        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        splits = list(cv.split(X, y, groups))
-        if not splits:
-            raise ValueError(f"cv={self.cv!r} makes no folds")
-        outcomes = [[None] * len(splits) for _ in cells]
-        with progress(self.verbose, "PathCV", total=len(cells) * len(splits)) as on_step:
-            self._go_fast(X, y, weights, cells, splits, scores, threads, outcomes, on_step)
-            self._go_plainly(X, y, weights, cells, splits, scores, outcomes, on_step)
-        _judge_fits(outcomes, self.error_score)
-        found = self._found(cells, outcomes, scores, len(splits))
+        alphas = self._alphas(X, y, weights)
+        cells = cells_of(self.estimator, alphas, self.Cs, self.gammas, self.param_grid)
+        splits = splits_of(self.estimator, self.cv, X, y, groups)
+        search = Search(
+            self.estimator, cells, splits, X, y, weights, scores, bool(self.return_train_score), threads,
+            pooled=isinstance(self.cv, str),
+        )  # fmt: skip
+        with progress(self.verbose, type(self).__name__, total=len(cells) * len(splits)) as on_step:
+            search.on_step = on_step
+            go_by_machines(search)
+            go_by_alphas(search)
+            search.go_plainly()
+        _judge_fits(search.outcomes, self.error_score)
+        found = self._found(search)
         if self.refit:
-            found.update(self._refitted(X, y, weights, found["best_params_"]))
-        for name in ("best_estimator_", "refit_time_", "best_score_", "feature_names_in_", "train_error_"):
+            found.update(self._refitted(search, found["best_params_"]))
+        for name in _MAY_BE_ABSENT:
             self.__dict__.pop(name, None)
         self.__dict__.update(found)
         return self
+
+    def _alphas(self, X, y, weights):
+        """The values of α: given, from the spectrum, or None for an estimator that has none to search."""
+        if self.alphas is not None or not searches_alpha(self.estimator, self.param_grid):
+            return self.alphas
+        return alphas_from_spectrum(self.estimator, X, y, weights)
 
     # ---------------------------------------------------------------- what was found
 
@@ -172,21 +209,25 @@ class PathCV(GridSearchCV):
                     f"({', '.join(map(repr, scores.scorers))}), a callable, or False"
                 )
 
-    def _found(self, cells, outcomes, scores, n_splits):
-        results = results_of(cells, outcomes, n_splits, self.return_train_score)
+    def _found(self, search):
+        outcomes = search.outcomes
+        results = results_of(search.cells, outcomes, len(search.splits), self.return_train_score)
         several = "score" not in outcomes[0][0].test
+        n_cells, scorers = len(search.cells), search.scores.scorers
+        errors = np.array([[one.test_error for one in row] for row in outcomes])
         found = {
             "cv_results_": results,
-            "n_splits_": n_splits,
+            "n_splits_": len(search.splits),
             "multimetric_": several,
-            "scorer_": scores.scorers if scores.several else scores.scorers["score"],
-            "test_error_": np.array([[one.test_error for one in row] for row in outcomes]),
+            "scorer_": scorers if search.scores.several else scorers["score"],
+            "test_error_": errors.reshape(n_cells, -1),
         }
-        if self.return_train_score:
+        if all(one.train_error is not None for row in outcomes for one in row):
             found["train_error_"] = np.array([[one.train_error for one in row] for row in outcomes])
         if self.refit or not several:
             by = self.refit if several else "score"
             found.update(self._best(results, by))
+            found.update(of_alphas(self.estimator, found, None if callable(by) else by))
         return found
 
     def _best(self, results, by):
@@ -201,141 +242,15 @@ class PathCV(GridSearchCV):
         score = results[f"mean_test_{by}"][index]
         return {"best_index_": index, "best_params_": results["params"][index], "best_score_": score}
 
-    def _refitted(self, X, y, weights, params):
-        best = clone(self.estimator).set_params(**clone(params, safe=False))
+    def _refitted(self, search, params):
+        best = search.posed(params)
         begin = time.perf_counter()
-        more = {} if weights is None else {"sample_weight": weights}
-        best.fit(X, **more) if y is None else best.fit(X, y, **more)
+        more = {} if search.weights is None else {weight_name(best): search.weights}
+        best.fit(search.X, **more) if search.y is None else best.fit(search.X, search.y, **more)
         found = {"best_estimator_": best, "refit_time_": time.perf_counter() - begin}
         if hasattr(best, "feature_names_in_"):
             found["feature_names_in_"] = best.feature_names_in_
         return found
-
-    # ---------------------------------------------------------------- ways
-
-    def _go_plainly(self, X, y, weights, cells, splits, scores, outcomes, on_step):
-        """Clone and fit for what is not there yet; a signal ends the fit that is under way."""
-        for row, cell in zip(outcomes, cells, strict=True):
-            for fold, (train, test) in enumerate(splits):
-                if row[fold] is None:
-                    estimator = clone(self.estimator).set_params(**clone(cell, safe=False))
-                    row[fold] = scores.fitted(estimator, X, y, weights, train, test, self.return_train_score)
-                    _show(on_step, outcomes)
-
-    def _go_fast(self, X, y, weights, cells, splits, scores, threads, outcomes, on_step):
-        """Fill in what chains of machines along C can tell."""
-        machines = self._machines(cells)
-        if not machines or not known_from_decisions(self.scoring, scores.scorers):
-            return
-        first = machines[0][0]
-        samples, _ = first._training_samples(X)
-        y = np.asarray(y)
-        if y.ndim != 1 or len(y) != n_rows(samples) or y.dtype.kind not in "iubUSO":
-            return
-        path = MachinePath(
-            samples, y, weights, splits, with_train=self.return_train_score,
-            labels_only=scores.are_of_labels(first), n_threads=threads,
-        )  # fmt: skip
-        if not path.fits_memory():
-            return
-        tasks = _tasks(path, machines, len(splits))
-
-        def work(task, check):
-            return self._outcomes_of(task, path.run(task, check), path, X, y, scores)
-
-        def on_done(results):
-            _enter(outcomes, tasks, results)
-            _show(on_step, outcomes)
-
-        with one_blas_thread():
-            results = run_tasks(tasks, work, threads, on_done)
-        _enter(outcomes, tasks, results)
-        short = sum(result[1] for result in results if result is not None)
-        if short:
-            warnings.warn(
-                f"{short} of the machines stopped short of tol: rounding leaves no step that helps; "
-                "raise tol, or scale the samples",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-    def _machines(self, cells):
-        """(machine without its C, cells by C) for each set of the other parameters that chains are for."""
-        if not MachinePath.takes(self.estimator) and not self.param_grid:
-            return []
-        found = []
-        for index, cell in enumerate(cells):
-            machine = clone(self.estimator).set_params(**clone(cell, safe=False))
-            if not MachinePath.takes(machine):
-                continue
-            machine._check_parameters()
-            if not np.isfinite(machine.C):
-                continue
-            others = {name: value for name, value in cell.items() if name != "C"}
-            for known, _, by_C in found:
-                if _same(known, others):
-                    by_C.setdefault(float(machine.C), []).append(index)
-                    break
-            else:
-                found.append((others, machine, {float(machine.C): [index]}))
-        return [(machine, by_C) for _, machine, by_C in found]
-
-    def _outcomes_of(self, task, steps, path, X, y, scores):
-        """Outcome by cell, and how many machines stopped short; None where a fit by itself must tell."""
-        if steps is None:
-            return None
-        train, test = path.splits[task.fold]
-        machine, give = decided(task.machine, path.classes)
-        dtype = np.float32 if getattr(path.X, "dtype", None) == np.float32 else np.float64
-        wanted = [test, train][: 1 + self.return_train_score]
-        direct = scores.is_accuracy(machine)
-        parts = [(rows if direct else _safe_split(machine, X, y, rows, train)[0], y[rows]) for rows in wanted]
-        found, short = {}, 0
-        for C, spent, *values, converged in steps:
-            begin, told = time.perf_counter(), []
-            for (samples, targets), decisions in zip(parts, values, strict=False):
-                give(decisions.astype(dtype, copy=False))
-                told.append(scores.decided(machine, samples, targets))
-            outcome = Outcome(*told[0][:1], test_error=told[0][1], fit_time=spent)
-            outcome.score_time = time.perf_counter() - begin
-            if self.return_train_score:
-                outcome.train, outcome.train_error = told[1]
-            short += not converged
-            found.update(dict.fromkeys(task.cells[C], outcome))
-        return found, short
-
-
-def _same(a, b):
-    try:
-        return a.keys() == b.keys() and all(a[name] is b[name] or bool(a[name] == b[name]) for name in a)
-    except ValueError:  # arrays
-        return False
-
-
-def _tasks(path, machines, n_splits):
-    tasks = []
-    for machine, by_C in machines:
-        for fold in range(n_splits):
-            task = path.task(machine, fold)
-            if task is not None:
-                task.cells = by_C
-                tasks.append(task)
-    return tasks
-
-
-def _enter(outcomes, tasks, results):
-    for task, result in zip(tasks, results, strict=True):
-        if result is not None:
-            for index, outcome in result[0].items():
-                outcomes[index][task.fold] = outcome
-
-
-def _show(on_step, outcomes):
-    if on_step is None:
-        return
-    known = [one.test_error for row in outcomes for one in row if one is not None]
-    if known:
-        on_step(len(known), float(np.min(known)))
 
 
 def _judge_fits(outcomes, error_score):

@@ -8,18 +8,21 @@ from mercer.plotting._axes import INK, TEST, TRAIN, axes
 class ErrorPathDisplay:
     """Training and test error over a grid of α: means, spread over the folds, and the best α.
 
-    Make it by :meth:`from_errors`.
+    Make it by :meth:`from_estimator` or :meth:`from_errors`.
 
     Parameters
     ----------
     alphas : ndarray of shape (n_alphas,)
         Regularisation strengths, increasing.
-    train_errors, test_errors : ndarray of shape (n_alphas, n_folds)
-        Errors of each fold.
+    train_errors : ndarray of shape (n_alphas, n_folds) or None
+        Errors of each fold; None if they are not known.
+    test_errors : ndarray of shape (n_alphas, n_folds)
     name : str, optional
         The title.
     error_name : str
         What the errors are, with their unit.
+    alpha_1se : float or None
+        The α chosen by the one-standard-error rule, to be marked.
 
     Attributes
     ----------
@@ -27,7 +30,8 @@ class ErrorPathDisplay:
         Where the mean test error is lowest (the first if several).
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
-    train_line_, test_line_, best_ : matplotlib Line2D
+    train_line_, test_line_, best_, one_se_ : matplotlib Line2D
+        None for what there is not.
     train_band_, test_band_ : matplotlib PolyCollection
         One standard deviation over the folds to either side.
 
@@ -36,27 +40,81 @@ class ErrorPathDisplay:
     MLR7 (7.34), (7.39): the errors of a fold; α* is the one of the lowest average test error.
     """
 
-    def __init__(self, alphas, train_errors, test_errors, *, name=None, error_name="error"):
+    def __init__(self, alphas, train_errors, test_errors, *, name=None, error_name="error", alpha_1se=None):
         self.alphas, self.train_errors, self.test_errors = alphas, train_errors, test_errors
-        self.name, self.error_name = name, error_name
+        self.name, self.error_name, self.alpha_1se = name, error_name, alpha_1se
         self.best_index = int(np.argmin(test_errors.mean(axis=1)))
 
     @classmethod
+    def from_estimator(cls, search, *, name=None, error_name=None, ax=None, **plot_kwargs):
+        """Draw what a `PathCV` found along α, its other parameters being those of the best cell.
+
+        Parameters
+        ----------
+        search : PathCV
+            Fitted, with α among what it searched.
+        name : str, optional
+            Title.
+        error_name : str, optional
+            Label of the vertical axis; by default what the errors are.
+        ax : matplotlib Axes, optional
+            Axes to draw into; new ones with a legend otherwise.
+        **plot_kwargs
+            Given to both of the lines.
+
+        Returns
+        -------
+        ErrorPathDisplay
+
+        Raises
+        ------
+        ValueError
+            If α was not searched.
+        ImportError
+            If matplotlib is missing.
+        """
+        if not hasattr(search, "best_alpha_"):
+            raise ValueError(
+                f"{type(search).__name__} has no best_alpha_: it is not fitted, or did not search alpha"
+            )
+        best = search.best_params_
+        # of a pipeline the last step's; a kernel may have an alpha of its own
+        key = next(name for name in best if name.split("__")[-1] == "alpha" and "kernel" not in name)
+        others = {name: value for name, value in best.items() if name != key}
+        cells = search.cv_results_["params"]
+        rows = [i for i, cell in enumerate(cells) if all(cell.get(n) == v for n, v in others.items())]
+        test = search.test_error_[rows]
+        if test.shape[1] != search.n_splits_:  # of pooled rows: their spread is not that of their mean
+            test = test.mean(axis=1, keepdims=True)
+        train = search.train_error_[rows] if hasattr(search, "train_error_") else None
+        if error_name is None:
+            classes = hasattr(search, "classes_")
+            error_name = "share of wrong labels" if classes else "mean squared error"
+        return cls.from_errors(
+            [cells[i][key] for i in rows], train, test, name=name, error_name=error_name,
+            alpha_1se=getattr(search, "alpha_1se_", None), ax=ax, **plot_kwargs,
+        )  # fmt: skip
+
+    @classmethod
     def from_errors(
-        cls, alphas, train_errors, test_errors, *, name=None, error_name="error", ax=None, **plot_kwargs
-    ):
+        cls, alphas, train_errors, test_errors, *, name=None, error_name="error", alpha_1se=None, ax=None,
+        **plot_kwargs,
+    ):  # fmt: skip
         """Draw the errors of a cross-validation.
 
         Parameters
         ----------
         alphas : array-like of shape (n_alphas,)
             Regularisation strengths ≥ 0, in any order.
-        train_errors, test_errors : array-like of shape (n_alphas, n_folds)
+        train_errors : array-like of shape (n_alphas, n_folds) or None
             Errors of each fold, in the order of ``alphas``.
+        test_errors : array-like of shape (n_alphas, n_folds)
         name : str, optional
             Title.
         error_name : str
             Label of the vertical axis.
+        alpha_1se : float, optional
+            An α to mark, chosen by the one-standard-error rule.
         ax : matplotlib Axes, optional
             Axes to draw into; new ones with a legend otherwise.
         **plot_kwargs
@@ -82,11 +140,14 @@ class ErrorPathDisplay:
         order = np.argsort(alphas, kind="stable")
         errors = []
         for key, given in (("train_errors", train_errors), ("test_errors", test_errors)):
+            if given is None and key == "train_errors":
+                errors.append(None)
+                continue
             given = np.asarray(given, dtype=np.float64)
             if given.ndim != 2 or given.shape[0] != alphas.size or given.shape[1] == 0:
                 raise ValueError(f"{key} has shape {given.shape}; it needs ({alphas.size}, n_folds)")
             errors.append(given[order])
-        display = cls(alphas[order], *errors, name=name, error_name=error_name)
+        display = cls(alphas[order], *errors, name=name, error_name=error_name, alpha_1se=alpha_1se)
         return display.plot(ax=ax, **plot_kwargs)
 
     def plot(self, *, ax=None, **plot_kwargs):
@@ -106,9 +167,11 @@ class ErrorPathDisplay:
         """
         own = ax is None
         ax = axes("ErrorPathDisplay", ax, figsize=(5.2, 3.6))
-        self.train_line_, self.train_band_ = self._line(
-            ax, self.train_errors, "training", TRAIN, "s", "--", plot_kwargs
-        )
+        self.train_line_ = self.train_band_ = self.one_se_ = None
+        if self.train_errors is not None:
+            self.train_line_, self.train_band_ = self._line(
+                ax, self.train_errors, "training", TRAIN, "s", "--", plot_kwargs
+            )
         self.test_line_, self.test_band_ = self._line(
             ax, self.test_errors, "test", TEST, "o", "-", plot_kwargs
         )
@@ -123,6 +186,9 @@ class ErrorPathDisplay:
             zorder=5,
             label=r"lowest mean test error",
         )
+        if self.alpha_1se is not None:
+            label = "within one standard error"
+            self.one_se_ = ax.axvline(self.alpha_1se, color=INK, linestyle=":", linewidth=1.2, label=label)
         self._scale(ax)
         ax.set_xlabel(r"regularisation $\alpha$")
         ax.set_ylabel(self.error_name)

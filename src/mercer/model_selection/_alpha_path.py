@@ -1,0 +1,290 @@
+"""The fast way through a grid of α: one kernel matrix for all folds and all α of a kernel.
+
+Place on the way: ``solvers``, ``estimators`` → ``_families`` → **alpha_path** → ``path``.
+
+Held-out rows are rows of weight zero, so that their predictions fall out of what a solver computes anyway.
+A pipeline's transformers are fitted to each fold's training rows, and each fold then has a matrix of its own.
+"""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metaestimators import _safe_split
+
+from .._arrays import available_memory
+from .._threads import one_blas_thread
+from ..kernels.precomputed import Precomputed
+from ..kernels.prepared import n_rows, take_rows
+from ..solvers import NotPositiveDefinite
+from ._families import family_of
+from ._results import Outcome, last_step
+from ._scores import known_from_decisions
+from ._search import same_parameters
+
+__all__ = ["go_by_alphas", "kernel_matrix"]
+
+# The part of the free memory that a matrix and what solvers make of it may take, in matrices.
+_SHARE, _MATRICES = 0.5, 3
+
+
+def go_by_alphas(search):
+    """Fill in what solvers for all α and all folds at once can tell.
+
+    Parameters
+    ----------
+    search : Search
+    """
+    views = _Views(search)
+    for group in _groups(search):
+        answers = family_of(group.final).answers
+        if not known_from_decisions(search.scores.scoring, search.scores.scorers, answers):
+            continue
+        for view in views.of(group):
+            _solve(search, group, view)
+            search.show()
+
+
+@dataclass
+class _Group:
+    """Cells that differ in α alone.
+
+    Attributes
+    ----------
+    others : dict
+        Their other parameters.
+    estimator : estimator
+        Of these, as a whole.
+    cells : dict
+        α to the indices of the cells that have it.
+    """
+
+    others: dict
+    estimator: object
+    cells: dict
+
+    @property
+    def final(self):
+        """The estimator that has the α."""
+        return last_step(self.estimator)[0]
+
+
+def _groups(search):
+    found = []
+    for index, cell in enumerate(search.cells):
+        estimator = search.posed(cell)
+        final, prefix = last_step(estimator)
+        if family_of(final) is None:
+            continue
+        final._check_parameters()
+        others = {name: value for name, value in cell.items() if name != f"{prefix}alpha"}
+        alpha = float(final.alpha)
+        for group in found:
+            if same_parameters(group.others, others):
+                group.cells.setdefault(alpha, []).append(index)
+                break
+        else:
+            found.append(_Group(others, estimator, {alpha: [index]}))
+    return found
+
+
+# ---------------------------------------------------------------- rows of folds
+
+
+@dataclass
+class _View:
+    """Rows as the last step sees them, and the folds for which it sees them so.
+
+    Attributes
+    ----------
+    X : samples
+    y : ndarray
+    weights : ndarray or None
+    folds : list of (fold, train, test)
+        The places of rows in `X`.
+    """
+
+    X: object
+    y: np.ndarray
+    weights: np.ndarray | None
+    folds: list
+
+
+class _Views:
+    """Views of a search's rows; those behind transformers are kept for the groups that share these."""
+
+    def __init__(self, search):
+        self.search, self._before, self._held = search, None, None
+        self.y = None if search.y is None else np.asarray(search.y)
+
+    def of(self, group):
+        """The views of a group of cells."""
+        search = self.search
+        if self.y is None or len(self.y) != n_rows(search.X):
+            return []
+        unique = [len(np.unique(train)) == len(train) for train, _ in search.splits]
+        if not isinstance(group.estimator, Pipeline) or len(group.estimator) == 1:
+            folds = [(k, *split) for k, split in enumerate(search.splits) if unique[k]]
+            return self._by_kernel(group.final, folds)
+        before = group.estimator[:-1]
+        known = before.get_params(deep=True)
+        if self._held is None or not same_parameters(self._before, known):
+            self._before = known
+            self._held = [self._behind(before, k) for k in range(len(search.splits)) if unique[k]]
+        return [view for view in self._held if view is not None]
+
+    def _by_kernel(self, final, folds):
+        """One view for all folds, unless the kernel depends on the training rows."""
+        depends = isinstance(final.kernel, str) and final.kernel != "precomputed" and final._gamma_is_scale()
+        parts = [[fold] for fold in folds] if depends else [folds]
+        return [_View(self.search.X, self.y, self.search.weights, part) for part in parts if part]
+
+    def _behind(self, before, fold):
+        """A fold's rows behind transformers that were fitted to its training rows."""
+        search = self.search
+        train, test = search.splits[fold]
+        before = clone(before)
+        X_train, y_train = _safe_split(search.estimator, search.X, self.y, train)
+        X_test, _ = _safe_split(search.estimator, search.X, self.y, test, train)
+        try:
+            parts = [before.fit_transform(X_train, y_train), before.transform(X_test)]
+        except Exception:
+            return None  # the fit of the pipeline fails, too, and is dealt with as `error_score` says
+        if any(sp.issparse(part) for part in parts):
+            X = sp.csr_array(sp.vstack(parts))
+        elif all(type(part) is np.ndarray for part in parts):
+            X = np.concatenate(parts)
+        else:
+            return None
+        rows = np.concatenate([np.arange(n_rows(search.X))[index] for index in (train, test)])
+        weights = None if search.weights is None else search.weights[rows]
+        places = np.arange(len(rows))
+        n = len(places) - n_rows(parts[1])
+        return _View(X, self.y[rows], weights, [(fold, places[:n], places[n:])])
+
+
+# ---------------------------------------------------------------- solving
+
+
+def kernel_matrix(kernel, X, n_threads):
+    """The matrix (n, n) of all samples, float64.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : samples
+        As the estimator's check returns them.
+    n_threads : int or None
+
+    Returns
+    -------
+    ndarray
+        Not to be written to.
+    """
+    if type(kernel) is Precomputed:
+        return np.ascontiguousarray(X, dtype=np.float64)
+    if isinstance(X, np.ndarray) or sp.issparse(X):
+        X = X.astype(np.float64, copy=False)
+    return kernel(X, n_threads=n_threads)
+
+
+def _solve(search, group, view):
+    """All α of a group on the folds of a view."""
+    final, n = group.final, n_rows(view.X)
+    if _MATRICES * 8.0 * n * n > _SHARE * available_memory() and n > 2000:
+        return
+    begin = time.perf_counter()
+    X, _ = final._training_samples(view.X)
+    alphas = np.array(sorted(group.cells, reverse=True))
+    family = family_of(final)(final, X, view.y, view.weights, view.folds)
+    if not family.folds:
+        return
+    train = family.folds[0][1]
+    kernel = family.kernel(take_rows(X, train) if len(view.folds) == 1 else X, train)
+    machine, give = family.machine()
+    dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
+    with one_blas_thread():
+        K = kernel_matrix(kernel, X, search.n_threads)
+        try:
+            for alpha, fold, outcome in _outcomes(search, view, family, K, alphas, machine, give, dtype):
+                outcome.fit_time = (time.perf_counter() - begin) / (len(alphas) * len(family.folds))
+                for index in group.cells[alpha]:
+                    search.outcomes[index][fold] = outcome
+        except NotPositiveDefinite:
+            return  # the fits by themselves tell which of them has no solution
+
+
+def _outcomes(search, view, family, K, alphas, machine, give, dtype):
+    """Yield (α, fold, `Outcome`)."""
+    if hasattr(family, "held_out") and _leaves_one_out(search, family.folds, len(K)):
+        told = _pooled if search.pooled else _one_by_one
+        for alpha, values in zip(alphas, family.held_out(K, alphas, search.n_threads), strict=True):
+            give(values.astype(dtype, copy=False))
+            for fold, outcome in told(search, family, machine, give, view.y):
+                yield float(alpha), fold, outcome
+        return
+    if search.pooled:
+        return
+    parts = {fold: _Parts(search, view, train, test) for fold, train, test in family.folds}
+    for alpha, fold, values in family.values(K, alphas, search.n_threads):
+        yield alpha, fold, parts[fold].outcome(machine, give, values.astype(dtype, copy=False))
+
+
+# ---------------------------------------------------------------- one row at a time
+
+
+def _leaves_one_out(search, folds, n):
+    """Whether each fold holds out one row, and trains on all others."""
+    if search.pooled:
+        return True
+    alone = all(len(test) == 1 and len(train) == n - 1 for _, train, test in folds)
+    return alone and n > 1 and not search.with_train
+
+
+def _pooled(search, family, machine, give, y):
+    predicted = np.asarray(machine.predict(None))
+    errors = np.square(predicted - np.asarray(y).reshape(predicted.shape)).reshape(len(predicted), -1)
+    scores = search.scores.of(machine, None, y)
+    yield 0, Outcome(scores, test_error=errors.mean(axis=1))
+
+
+def _one_by_one(search, family, machine, give, y):
+    predicted = np.asarray(machine.predict(None))
+    errors = np.square(predicted - np.asarray(y).reshape(predicted.shape)).reshape(len(predicted), -1)
+    errors = errors.mean(axis=1)
+    direct = search.scores.of_one_row(machine)
+    for fold, _, test in family.folds:
+        error = float(errors[test[0]])
+        if direct is not None:
+            scores = {"score": direct(error)}
+        else:
+            give(predicted[test])
+            scores = search.scores.of(machine, None, y[test])
+        yield fold, Outcome(scores, test_error=error)
+
+
+# ---------------------------------------------------------------- whole folds
+
+
+class _Parts:
+    """Scores of one fold."""
+
+    def __init__(self, search, view, train, test):
+        self.search, self.places = search, (test, train)
+        self.targets = [view.y[rows] for rows in self.places]
+
+    def outcome(self, machine, give, values):
+        """The `Outcome` for predictions of all rows."""
+        search, begin = self.search, time.perf_counter()
+        give(values[self.places[0]])
+        scores, error = search.scores.decided(machine, None, self.targets[0])
+        outcome = Outcome(scores, test_error=error, score_time=time.perf_counter() - begin)
+        give(values[self.places[1]])
+        if search.with_train:
+            outcome.train, outcome.train_error = search.scores.decided(machine, None, self.targets[1])
+        else:
+            outcome.train_error = search.scores.error(machine, None, self.targets[1])
+        return outcome

@@ -1,0 +1,121 @@
+"""α in a search: which estimators have one, a grid from the spectrum, and the choices among its values.
+
+Place on the way: ``_search`` → **alphas** → ``path``.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.linalg import eigh
+from sklearn.base import clone, is_classifier, is_regressor
+
+from .._threads import one_blas_thread
+from ..estimators._base import KernelEstimator
+from ..kernels.prepared import n_rows, take_rows
+from ._alpha_path import kernel_matrix
+from ._results import last_step
+from ._search import same_parameters
+
+__all__ = ["alphas_from_spectrum", "of_alphas", "searches_alpha"]
+
+# The grid: from the power of ten above the largest eigenvalue, at which nearly nothing is fitted, down by so
+# many decades in so many steps each.
+_DECADES, _STEPS = 7, 3
+# Rows of which the largest eigenvalue is found; it grows like the number of rows.
+_ROWS = 500
+
+
+def has_alpha(estimator):
+    """Whether an estimator, or the last one of a pipeline, is one of ours that α regularises."""
+    final, _ = last_step(estimator)
+    supervised = is_classifier(final) or is_regressor(final)
+    return isinstance(final, KernelEstimator) and supervised and "alpha" in final.get_params(deep=False)
+
+
+def searches_alpha(estimator, param_grid):
+    """Whether a grid is to be made for α: there is one, and `param_grid` does not give it."""
+    grids = [] if param_grid is None else [param_grid] if isinstance(param_grid, Mapping) else param_grid
+    name = f"{last_step(estimator)[1]}alpha"
+    return has_alpha(estimator) and not any(name in grid for grid in grids if isinstance(grid, Mapping))
+
+
+def alphas_from_spectrum(estimator, X, y, weights):
+    """Values of α over the range in which they matter: 22, ascending.
+
+    Parameters
+    ----------
+    estimator : estimator
+        See `has_alpha`.
+    X, y : samples and targets
+    weights : ndarray of shape (n,) or None
+
+    Returns
+    -------
+    list of float
+        From 1e-7 to 1 times the power of ten above the largest eigenvalue of the centred kernel matrix.
+    """
+    final, prefix = last_step(estimator)
+    if prefix and len(estimator) > 1:
+        X = clone(estimator[:-1]).fit_transform(X, y)
+    X, _ = final._training_samples(X)
+    final._check_kernel()
+    kernel, n = final._resolve_kernel(X), n_rows(X)
+    index = np.arange(0, n, -(-n // _ROWS))
+    some = X[np.ix_(index, index)] if final._is_precomputed(final.kernel) else take_rows(X, index)
+    with one_blas_thread():
+        K = kernel_matrix(kernel, some, 1)
+        K = K - K.mean(axis=0)
+        K -= K.mean(axis=1)[:, None]
+        last = len(K) - 1
+        largest = eigh(0.5 * (K + K.T), eigvals_only=True, subset_by_index=[last, last])[0] * n / len(K)
+    if weights is not None and np.mean(np.maximum(weights, 0)) > 0:
+        largest *= np.mean(np.maximum(weights, 0))
+    top = np.ceil(np.log10(largest)) if largest > 0 and np.isfinite(largest) else 0.0
+    return [float(f"{value:.3g}") for value in np.logspace(top - _DECADES, top, _DECADES * _STEPS + 1)]
+
+
+def of_alphas(estimator, found, by):
+    """`best_alpha_`, and `alpha_1se_` where a score tells it.
+
+    The latter is the largest α whose mean score is within one standard error of the best one's, among the
+    cells that share its other parameters.
+
+    Parameters
+    ----------
+    estimator : estimator
+    found : dict
+        `best_params_`, `best_index_`, `cv_results_` and `test_error_`.
+    by : str or None
+        The score that chose.
+
+    Returns
+    -------
+    dict
+    """
+    name = f"{last_step(estimator)[1]}alpha"
+    best = found["best_params_"]
+    if not has_alpha(estimator) or name not in best:
+        return {}
+    chosen = {"best_alpha_": best[name]}
+    if by is None:
+        return chosen
+    cells = found["cv_results_"]["params"]
+    others = {key: value for key, value in best.items() if key != name}
+    mean, error = _scores(found, by)
+    least = mean[found["best_index_"]] - error[found["best_index_"]]
+    near = [
+        cell[name]
+        for cell, score in zip(cells, mean, strict=True)
+        if score >= least and same_parameters({key: v for key, v in cell.items() if key != name}, others)
+    ]
+    return {**chosen, "alpha_1se_": max(near, default=best[name])}
+
+
+def _scores(found, by):
+    """Means and their standard errors by cell; of pooled rows those of their errors."""
+    results, errors = found["cv_results_"], found["test_error_"]
+    count = found["n_splits_"]
+    if count == 1 and errors.shape[1] > 1:
+        return -errors.mean(axis=1), errors.std(axis=1, ddof=1) / np.sqrt(errors.shape[1])
+    spread = results[f"std_test_{by}"] / np.sqrt(max(count - 1, 1))
+    return results[f"mean_test_{by}"], np.where(np.isfinite(spread), spread, 0.0)

@@ -1,0 +1,235 @@
+"""Estimators with an α whose fits over folds are found together: how each is posed, and what it answers.
+
+Place on the way: ``solvers``, ``estimators`` → **families** → ``_alpha_path``.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from .._arrays import check_targets, check_weights
+from ..estimators._base import check_rng
+from ..estimators._costs import _TOL, CostClassifier
+from ..estimators.ridge import KernelRidge
+from ..kernels.prepared import n_rows
+from ..solvers.held_matrix import HeldMatrix
+from ..solvers.newton import newton
+from ..solvers.pivoted_cholesky import pivoted_cholesky
+from ..solvers.ridge_folds import ridge_folds
+from ..solvers.spectral import ridge_loo_path
+
+__all__ = ["CostFamily", "RidgeFamily", "family_of"]
+
+# Rank of the preconditioner that all problems of a kernel matrix share.
+_RANK = 1000
+# Solutions of the last α in whose span the next one begins.
+_STARTS = 3
+
+
+class RidgeFamily:
+    """Kernel ridge for all α and folds at once.
+
+    Parameters
+    ----------
+    estimator : KernelRidge
+        Of the parameters, but for α.
+    X, y : samples and targets of all rows
+    weights : ndarray of shape (n,) or None
+    folds : list of (fold, train, test)
+
+    Attributes
+    ----------
+    folds : list of (fold, train, test)
+        Those that are solved here; the others are for fits by themselves.
+    """
+
+    # What predictions tell beside labels and decisions.
+    answers = ()
+
+    def __init__(self, estimator, X, y, weights, folds):
+        n = n_rows(X)
+        self.estimator, self.shape = estimator, np.shape(y)[1:]
+        y = check_targets(y, n, owner=type(estimator).__name__)
+        self.Y = np.array(y.reshape(n, -1), dtype=np.float64)
+        self.weights = check_weights(weights, n)
+        counted = np.ones(n, bool) if self.weights is None else self.weights > 0
+        self.folds = [fold for fold in folds if counted[fold[1]].any()]
+
+    @staticmethod
+    def takes(estimator):
+        """Whether an estimator's parameters are of the kind that this way is for."""
+        return (
+            type(estimator) is KernelRidge
+            and np.ndim(estimator.alpha) == 0
+            and estimator.solver in ("auto", "cholesky")
+            and getattr(estimator, "approximation", None) is None
+        )
+
+    def kernel(self, X, train):
+        """The kernel expression for training rows X."""
+        return self.estimator._resolve_kernel(X)
+
+    def machine(self):
+        """An estimator that predicts what is given to it, and the function that gives."""
+        return _answering(self.estimator, "predict")
+
+    def values(self, K, alphas, n_threads):
+        """Yield (α, fold, predictions of all rows)."""
+        found = ridge_folds(
+            K, self.Y, alphas, [train for _, train, _ in self.folds],
+            weights=self.weights, fit_intercept=bool(self.estimator.fit_intercept), n_threads=n_threads,
+        )  # fmt: skip
+        for (fold, _, _), by_alpha in zip(self.folds, found.values, strict=True):
+            for alpha, values in zip(alphas, by_alpha, strict=True):
+                yield float(alpha), fold, values.reshape(-1, *self.shape)
+
+    def held_out(self, K, alphas, n_threads):
+        """Predictions of each row by the fit without it, of shape (m, n, ...); of all rows by the others.
+
+        A row of weight ≤ 0 is in no fit.
+        """
+        common = {"fit_intercept": bool(self.estimator.fit_intercept), "n_threads": n_threads}
+        kept = slice(None) if self.weights is None else np.flatnonzero(self.weights > 0)
+        weights = None if self.weights is None else self.weights[kept]
+        part = K if self.weights is None else K[np.ix_(kept, kept)]
+        out = np.empty((len(alphas), *self.Y.shape))
+        out[:, kept] = self.Y[kept] - ridge_loo_path(part, self.Y[kept], alphas, weights=weights, **common)
+        if weights is not None and len(weights) < len(self.Y):
+            others = np.flatnonzero(self.weights <= 0)
+            found = ridge_folds(K, self.Y, alphas, [kept], weights=self.weights, **common)
+            out[:, others] = found.values[0][:, others]
+        return out.reshape(len(alphas), len(self.Y), *self.shape)
+
+
+@dataclass
+class _Fold:
+    """A fold's own problem.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n,)
+        0 for rows that are held out.
+    """
+
+    fold: int
+    train: np.ndarray
+    test: np.ndarray
+    weights: np.ndarray
+
+
+class CostFamily:
+    """Classifiers by Newton's method: all folds in lockstep, each α from the ones before.
+
+    Parameters
+    ----------
+    estimator : CostClassifier
+        Of the parameters, but for α.
+    X, y : samples and labels of all rows
+    weights : ndarray of shape (n,) or None
+    folds : list of (fold, train, test)
+
+    Attributes
+    ----------
+    folds : list of (fold, train, test)
+        Those that are solved here: the ones whose training rows have all classes.
+    """
+
+    answers = ("predict_proba", "predict_log_proba")
+
+    def __init__(self, estimator, X, y, weights, folds):
+        n = n_rows(X)
+        self.estimator, self._folds = estimator, []
+        self.weights = check_weights(weights, n)
+        self.posed = estimator._posed(y, None, n)
+        for fold, train, test in folds:
+            posed = self._posed(y, train)
+            if posed is not None:
+                placed = np.zeros(n)
+                placed[train] = 1.0 if posed.weights is None else posed.weights
+                self._folds.append(_Fold(fold, train, test, placed))
+        self.folds = [(one.fold, one.train, one.test) for one in self._folds]
+
+    def _posed(self, y, train):
+        """What a fold's training rows pose; None if that is not all classes against each other."""
+        try:
+            given = None if self.weights is None else self.weights[train]
+            posed = self.estimator._posed(np.asarray(y)[train], given, len(train))
+        except ValueError:
+            return None  # the fit by itself says why
+        same = np.array_equal(posed.classes, self.posed.classes)
+        return posed if same and len(posed.present) == len(posed.classes) else None
+
+    @staticmethod
+    def takes(estimator):
+        """Whether an estimator's parameters are of the kind that this way is for."""
+        return (
+            isinstance(estimator, CostClassifier)
+            and estimator.solver in ("auto", "newton")
+            and estimator.approximation is None
+        )
+
+    def kernel(self, X, train):
+        """The kernel expression for training rows X, the rows `train` if it depends on them."""
+        depends = self.weights is not None and len(train) == n_rows(X)
+        return self.estimator._kernel_for(X, self.weights[train] if depends else None)
+
+    def machine(self):
+        """An estimator that answers by the decisions that are given to it, and the function that gives."""
+        known = {"classes_": self.posed.classes, "_absent": np.empty(0, int)}
+        return _answering(self.estimator, "_decisions", **known)
+
+    def values(self, K, alphas, n_threads):
+        """Yield (α, fold, decisions of all rows), from the largest α down."""
+        rng = check_rng(self.estimator.random_state)
+        rank = min(len(K), max(500, min(len(K) // 4, _RANK)))
+        low_rank = pivoted_cholesky(K.diagonal().copy(), lambda index: K[index], rank, rng=rng)
+        held = HeldMatrix(K, low_rank, n_threads)
+        loss, y = self.posed.loss, self.posed.y
+        n_rest = 1 if y.ndim == 1 else y.shape[1]
+        y = y if y.ndim == 1 else np.tile(y, len(self._folds))
+        weights = np.repeat([one.weights for one in self._folds], n_rest, axis=0).T
+        options = {} if self.estimator.max_iter is None else {"max_iter": self.estimator.max_iter}
+        starts, short = [], 0
+        for alpha in sorted(alphas, reverse=True):
+            tol = _TOL["newton"] if self.estimator.tol is None else self.estimator.tol
+            found = newton(
+                held.exact, loss, y, np.full(weights.shape[1], alpha), weights=weights,
+                fit_intercept=bool(self.estimator.fit_intercept), low_rank=low_rank, single=held.single,
+                start=starts or None, tol=tol, n_threads=n_threads,
+                n_classes=len(self.posed.classes) if loss.vector else None, **options,
+            )  # fmt: skip
+            starts = [found, *starts][:_STARTS]
+            short += np.count_nonzero(~found.converged)
+            f = found.f if self.posed.y.ndim == 1 else found.f.reshape(len(K), -1, n_rest)
+            for index, one in enumerate(self._folds):
+                yield float(alpha), one.fold, f[:, index]
+        if short:
+            warnings.warn(
+                f"{short} of the problems of {type(self.estimator).__name__} stopped short of tol; raise "
+                "max_iter, tol or the smallest alpha",
+                ConvergenceWarning,
+                stacklevel=6,
+            )
+
+
+def _answering(estimator, method, **attributes):
+    """A copy of an estimator of which one method returns what was given last, and the function that gives."""
+    machine, box = clone(estimator), {}
+
+    def answer(X):
+        return box["values"]
+
+    answer.__name__ = method  # scorers ask for it
+    machine.__dict__.update({method: answer}, **attributes)
+    return machine, lambda values: box.update(values=values)
+
+
+def family_of(estimator):
+    """The class that finds an estimator's fits together, or None."""
+    for family in (RidgeFamily, CostFamily):
+        if family.takes(estimator):
+            return family
+    return None

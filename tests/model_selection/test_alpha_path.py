@@ -1,0 +1,387 @@
+"""All α over all folds: equal to fitting each fold alone; pipelines, one row left out, choices among α."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes
+from sklearn.exceptions import FitFailedWarning, UndefinedMetricWarning
+from sklearn.feature_selection import SelectKBest, f_regression
+from sklearn.metrics import r2_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    RepeatedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_validate,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from mercer import KernelRidge, PathCV
+from mercer.kernels import RBF, Fourier, Linear, Matern
+
+ALPHAS = [1.0, 1e-3, 30.0, 0.05]
+
+
+def diabetes(n=120):
+    X, y = load_diabetes(return_X_y=True)
+    return 20 * X[:n], y[:n] / 100
+
+
+def refuse_fits(monkeypatch):
+    """Fail where the plain way is taken."""
+    monkeypatch.setattr("mercer.model_selection._scores.Scores.fitted", None)
+
+
+def splits_of(search, name="test_score"):
+    return np.stack([search.cv_results_[f"split{k}_{name}"] for k in range(search.n_splits_)], axis=1)
+
+
+def by_fits(search, X, y, sample_weight=None, groups=None):
+    """Scores (cells, folds) of clone and fit."""
+    found = []
+    for cell in search.cv_results_["params"]:
+        weight = search.estimator.__class__.__name__ == "Pipeline" and "kernelridge__sample_weight"
+        done = cross_validate(
+            clone(search.estimator).set_params(**cell), X, y, cv=search.cv, groups=groups,
+            scoring=search.scoring, error_score="raise",
+            params=None if sample_weight is None else {weight or "sample_weight": sample_weight},
+        )  # fmt: skip
+        found.append(done["test_score"])
+    return np.array(found)
+
+
+def searched(search, X, y, monkeypatch, **more):
+    """The search after a fit that must not take the plain way."""
+    with monkeypatch.context() as patch:
+        refuse_fits(patch)
+        return search.fit(X, y, **more)
+
+
+VARIANTS = {
+    "rbf": (KernelRidge(kernel="rbf"), {}),
+    "no intercept": (KernelRidge(kernel="rbf", fit_intercept=False), {}),
+    "scale": (KernelRidge(kernel="rbf", gamma="scale"), {}),
+    "gammas": (KernelRidge(kernel="rbf"), {"gammas": [0.01, "scale", 0.3]}),
+    "expression": (KernelRidge(kernel=0.5 * Matern(nu=1.5) + Linear()), {}),
+    "gammas of an expression": (KernelRidge(kernel=RBF(1.0)), {"gammas": [0.1, 1.0]}),
+    "kernels": (KernelRidge(), {"param_grid": {"kernel": ["linear", RBF(0.1), Fourier(2, period=40.0)]}}),
+    "callable": (KernelRidge(kernel=lambda x, z: float(x @ z) + 1.0), {}),
+    "a scorer": (KernelRidge(kernel="rbf"), {"scoring": "neg_mean_absolute_error"}),
+    "overlapping folds": (KernelRidge(kernel="rbf"), {"cv": ShuffleSplit(3, test_size=0.5, random_state=0)}),
+    "repeated folds": (
+        KernelRidge(kernel="rbf"), {"cv": RepeatedKFold(n_splits=3, n_repeats=2, random_state=0)},
+    ),
+    "pipeline": (make_pipeline(StandardScaler(), KernelRidge(kernel="rbf")), {}),
+    "pipeline, scale": (make_pipeline(StandardScaler(), KernelRidge(kernel="rbf", gamma="scale")), {}),
+    "a selector and gammas": (
+        make_pipeline(SelectKBest(f_regression, k=4), StandardScaler(), KernelRidge(kernel="rbf")),
+        {"gammas": [0.1, 1.0]},
+    ),
+    "parameters of a transformer": (
+        make_pipeline(SelectKBest(f_regression), KernelRidge(kernel="rbf")),
+        {"param_grid": {"selectkbest__k": [2, 5]}},
+    ),
+    "a pipeline of one": (make_pipeline(KernelRidge(kernel="rbf")), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_scores_are_those_of_fits(name, monkeypatch):
+    estimator, grid = VARIANTS[name]
+    X, y = diabetes()
+    search = PathCV(estimator, **{"alphas": ALPHAS, "cv": KFold(4, shuffle=True, random_state=0)} | grid)
+    searched(search, X, y, monkeypatch)
+    np.testing.assert_allclose(splits_of(search), by_fits(search, X, y), rtol=0, atol=1e-8)
+    best = search.cv_results_["mean_test_score"].argmax()
+    assert search.best_params_ == search.cv_results_["params"][best]
+    assert search.best_alpha_ == next(v for k, v in search.best_params_.items() if k.endswith("alpha"))
+    assert search.predict(X[:3]).shape == (3,)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_problems(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(12, 150)), int(rng.integers(1, 6))
+    X = rng.standard_normal((n, d))
+    if seed % 3 == 0:
+        X[n // 2 :] = X[: n - n // 2]  # duplicates
+    y = rng.standard_normal((n, 2)[: 1 + seed % 2])
+    weights = rng.choice([0.0, 0.5, 1.0, 3.0], n) if seed % 4 == 1 else None
+    kernel = [RBF(0.5), Linear(), "poly", Matern(nu=0.5)][seed % 4]
+    estimator = KernelRidge(kernel=kernel, fit_intercept=seed % 5 > 0)
+    alphas = 10.0 ** rng.uniform(-6, 4, 6)
+    cv = KFold(int(rng.integers(2, 9)), shuffle=True, random_state=seed)
+    search = PathCV(estimator, alphas=alphas, cv=cv, scoring="neg_mean_squared_error")
+    searched(search, X, y, monkeypatch, sample_weight=weights)
+    expected = by_fits(search, X, y, sample_weight=weights)
+    np.testing.assert_allclose(splits_of(search), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_it_is_what_grid_search_finds():
+    X, y = diabetes()
+    own = PathCV(KernelRidge(kernel="rbf"), alphas=ALPHAS, gammas=[0.1, 1.0], cv=3, return_train_score=True)
+    theirs = GridSearchCV(
+        KernelRidge(kernel="rbf"), {"alpha": ALPHAS, "gamma": [0.1, 1.0]}, cv=3, return_train_score=True
+    )
+    own.fit(X, y), theirs.fit(X, y)
+    assert own.cv_results_.keys() == theirs.cv_results_.keys()
+    assert own.cv_results_["params"] == theirs.cv_results_["params"]
+    for key in own.cv_results_:
+        if key.endswith("score") and not key.startswith("rank"):
+            np.testing.assert_allclose(own.cv_results_[key], theirs.cv_results_[key], atol=1e-8)
+    np.testing.assert_array_equal(own.cv_results_["rank_test_score"], theirs.cv_results_["rank_test_score"])
+    np.testing.assert_allclose(own.predict(X), theirs.predict(X), rtol=1e-8)
+
+
+def test_errors_of_training_and_held_out_rows():
+    # MLR7 (7.34), worked out by hand for one cell and one fold
+    X, y = diabetes()
+    search = PathCV(KernelRidge(kernel="rbf"), alphas=ALPHAS, cv=KFold(3)).fit(X, y)
+    train, test = list(KFold(3).split(X))[1]
+    one = KernelRidge(alpha=ALPHAS[3], kernel="rbf").fit(X[train], y[train])
+    assert search.train_error_.shape == search.test_error_.shape == (4, 3)
+    assert search.train_error_[3, 1] == pytest.approx(np.mean((one.predict(X[train]) - y[train]) ** 2))
+    assert search.test_error_[3, 1] == pytest.approx(np.mean((one.predict(X[test]) - y[test]) ** 2))
+
+
+@pytest.mark.parametrize("form", ["csr", "float32", "list", "frame", "read-only", "fortran"])
+def test_forms_of_rows(form, monkeypatch):
+    X, y = diabetes(60)
+    search = PathCV(KernelRidge(kernel="rbf"), alphas=ALPHAS, cv=3)
+    expected = splits_of(clone(search).fit(X, y))
+    if form == "frame":
+        X = pytest.importorskip("pandas").DataFrame(X, columns=list("abcdefghij"))
+    elif form == "read-only":
+        X = X.copy()
+        X.flags.writeable = False
+    else:
+        make = {
+            "csr": sp.csr_array, "list": np.ndarray.tolist, "float32": lambda X: X.astype(np.float32),
+            "fortran": np.asfortranarray,
+        }  # fmt: skip
+        X = make[form](X)
+    found = splits_of(searched(search, X, y, monkeypatch))
+    np.testing.assert_allclose(found, expected, atol=2e-5 if form == "float32" else 1e-8)
+
+
+def test_groups_and_text_like_frames_in_a_pipeline(monkeypatch):
+    pd = pytest.importorskip("pandas")
+    X, y = diabetes(60)
+    groups = np.arange(60) % 7
+    search = PathCV(
+        make_pipeline(StandardScaler(), KernelRidge(kernel="rbf")), alphas=ALPHAS, cv=GroupKFold(3)
+    )
+    searched(search, pd.DataFrame(X), y, monkeypatch, groups=groups)
+    np.testing.assert_allclose(splits_of(search), by_fits(search, X, y, groups=groups), atol=1e-8)
+
+
+def test_weights_reach_the_last_step_of_a_pipeline(monkeypatch, rng):
+    X, y = diabetes(60)
+    weights = rng.uniform(0.1, 3, 60)
+    search = PathCV(make_pipeline(StandardScaler(), KernelRidge(kernel="rbf")), alphas=ALPHAS, cv=3)
+    searched(search, X, y, monkeypatch, sample_weight=weights)
+    np.testing.assert_allclose(splits_of(search), by_fits(search, X, y, sample_weight=weights), atol=1e-8)
+
+
+def test_a_precomputed_kernel_is_split_by_rows_and_columns(monkeypatch):
+    X, y = diabetes(60)
+    rows = PathCV(KernelRidge(kernel=RBF(0.1)), alphas=ALPHAS, cv=3).fit(X, y)
+    matrix = PathCV(KernelRidge(kernel="precomputed"), alphas=ALPHAS, cv=3)
+    searched(matrix, RBF(0.1)(X), y, monkeypatch)
+    np.testing.assert_allclose(splits_of(matrix), splits_of(rows), atol=1e-10)
+
+
+def test_a_transformer_that_fails_is_told_as_by_grid_search():
+    def refuse(X):
+        raise ValueError("no such column")
+
+    X, y = diabetes(30)
+    search = PathCV(make_pipeline(FunctionTransformer(refuse), KernelRidge()), alphas=[1.0], cv=3)
+    with pytest.raises(ValueError, match=r"(?s)All the 3 fits failed.*no such column"):
+        search.fit(X, y)
+
+
+def test_a_singular_matrix_without_penalty_fails_where_the_fit_does():
+    X = np.repeat(np.arange(6.0), 2)[:, None]
+    search = PathCV(KernelRidge(fit_intercept=False), alphas=[0.0, 1.0], cv=KFold(2))
+    with (
+        pytest.warns(FitFailedWarning, match="(?s)2 fits failed out of a total of 4.*not positive definite"),
+        pytest.warns(UserWarning, match="non-finite"),
+    ):
+        search.fit(X, X[:, 0])
+    assert search.best_alpha_ == 1.0
+
+
+class TestOneRowLeftOut:
+    def test_the_pooled_score(self, monkeypatch):
+        X, y = diabetes(40)
+        search = PathCV(KernelRidge(kernel="rbf"), alphas=ALPHAS, cv="loo")
+        searched(search, X, y, monkeypatch)
+        for cell, score, errors in zip(
+            ALPHAS, search.cv_results_["mean_test_score"], search.test_error_, strict=True
+        ):
+            held_out = [
+                KernelRidge(alpha=cell, kernel="rbf")
+                .fit(np.delete(X, i, 0), np.delete(y, i))
+                .predict(X[[i]])[0]
+                for i in range(40)
+            ]
+            assert score == pytest.approx(r2_score(y, held_out), rel=1e-8)
+            np.testing.assert_allclose(errors, (y - held_out) ** 2, rtol=1e-6, atol=1e-10)
+        assert search.n_splits_ == 1
+        assert search.alpha_1se_ >= search.best_alpha_
+
+    def test_the_splitter(self, monkeypatch):
+        X, y = diabetes(40)
+        search = PathCV(
+            KernelRidge(kernel="rbf"), alphas=ALPHAS, cv=LeaveOneOut(), scoring="neg_mean_squared_error"
+        )
+        searched(search, X, y, monkeypatch)
+        np.testing.assert_allclose(splits_of(search), by_fits(search, X, y), rtol=1e-6, atol=1e-10)
+        other = PathCV(
+            KernelRidge(kernel="rbf"), alphas=ALPHAS, cv=LeaveOneOut(), scoring="neg_median_absolute_error"
+        )
+        searched(other, X, y, monkeypatch)
+        np.testing.assert_allclose(splits_of(other), -np.sqrt(-splits_of(search)), rtol=1e-8)
+
+    def test_weights(self, monkeypatch, rng):
+        X, y = diabetes(30)
+        weights = rng.choice([0.0, 1.0, 2.0], 30)
+        search = PathCV(
+            KernelRidge(kernel="rbf"), alphas=ALPHAS, cv=LeaveOneOut(), scoring="neg_mean_squared_error"
+        )
+        searched(search, X, y, monkeypatch, sample_weight=weights)
+        np.testing.assert_allclose(splits_of(search), by_fits(search, X, y, weights), rtol=1e-6, atol=1e-10)
+
+    def test_g18_r2_of_one_row(self):
+        X, y = np.arange(1.0, 5.0)[:, None], np.array([1.0, 2.0, 2.0, 5.0])
+        model = KernelRidge(fit_intercept=False)
+        with (
+            pytest.warns(UndefinedMetricWarning, match="not defined for folds of a single row"),
+            pytest.warns(UserWarning, match="non-finite"),
+        ):
+            search = PathCV(model, alphas=[1.0], cv=LeaveOneOut()).fit(X, y)
+        assert np.isnan(splits_of(search)).all()
+        pooled = PathCV(model, alphas=[1.0], cv="loo").fit(X, y)
+        assert pooled.best_score_ == pytest.approx(0.30481685542291603, rel=1e-12)
+        held_out = np.array([1.0, 2.0, 3.409090909090909, 2.933333333333333])
+        np.testing.assert_allclose(pooled.test_error_[0], (y - held_out) ** 2, atol=1e-12)
+
+    def test_others_are_refused(self):
+        X, y = diabetes(20)
+        with pytest.raises(ValueError, match=r"cv='loo' is for KernelRidge.*pass cv=LeaveOneOut\(\)"):
+            PathCV(KernelRidge(solver="cg"), alphas=[1.0], cv="loo").fit(X, y)
+        with pytest.raises(ValueError, match="cv='jackknife' is unknown"):
+            PathCV(KernelRidge(), alphas=[1.0], cv="jackknife").fit(X, y)
+
+
+def test_g17_the_errors_of_both_routes():
+    X, y = np.arange(1.0, 5.0)[:, None], np.array([1.0, 3.0, 2.0, 5.0])
+    for kernel, rows in (("linear", X), ("precomputed", X @ X.T)):
+        search = PathCV(KernelRidge(kernel=kernel, fit_intercept=False), alphas=[1.0], cv=KFold(2))
+        search.fit(rows, y)
+        np.testing.assert_allclose(search.test_error_[0], [0.5, 1.1805555555555556], rtol=1e-12)
+    with pytest.raises(ValueError, match="square"):
+        PathCV(KernelRidge(kernel="precomputed"), alphas=[1.0], cv=2).fit((X @ X.T)[:, :2], y)
+
+
+class TestChoices:
+    def test_a_grid_from_the_spectrum(self):
+        X, y = diabetes()
+        search = PathCV(KernelRidge(kernel="rbf"), cv=3).fit(X, y)
+        alphas = search.cv_results_["param_alpha"].data.astype(float)
+        K = RBF(0.1)(X)
+        H = np.eye(len(X)) - 1 / len(X)
+        largest = np.linalg.eigvalsh(H @ K @ H)[-1]
+        assert len(alphas) == 22
+        assert largest <= alphas.max() <= 10 * largest
+        np.testing.assert_allclose(alphas.max() / alphas.min(), 1e7)
+
+    @pytest.mark.parametrize(
+        "X", [np.ones((12, 2)), 1e-150 * np.arange(12.0)[:, None], np.arange(12.0)[:, None]]
+    )
+    def test_a_grid_for_degenerate_rows(self, X):
+        search = PathCV(KernelRidge(), cv=3, scoring="neg_mean_squared_error").fit(X, np.arange(12.0))
+        alphas = np.array([cell["alpha"] for cell in search.cv_results_["params"]])
+        assert np.isfinite(alphas).all()
+        assert (alphas > 0).all()
+
+    def test_no_grid_where_alpha_is_not_to_be_searched(self):
+        X, y = diabetes(40)
+        search = PathCV(KernelRidge(), param_grid={"alpha": [0.5, 2.0]}, cv=3).fit(X, y)
+        assert len(search.cv_results_["params"]) == 2
+        assert search.best_alpha_ in (0.5, 2.0)
+
+    def test_the_one_standard_error_choice(self):
+        X, y = diabetes()
+        search = PathCV(KernelRidge(kernel="rbf"), alphas=np.logspace(-4, 3, 15), cv=5).fit(X, y)
+        scores = splits_of(search)
+        mean, error = scores.mean(axis=1), scores.std(axis=1, ddof=1) / np.sqrt(5)
+        best = mean.argmax()
+        near = [a for a, m in zip(np.logspace(-4, 3, 15), mean, strict=True) if m >= mean[best] - error[best]]
+        assert search.alpha_1se_ == pytest.approx(max(near))
+        assert search.alpha_1se_ > search.best_alpha_
+
+    def test_what_an_earlier_fit_found_does_not_stay(self):
+        X, y = diabetes(40)
+        search = PathCV(KernelRidge(), alphas=[1.0], cv=3).fit(X, y)
+        search.set_params(estimator=KernelRidge(solver="cg"), alphas=None, param_grid={"alpha": [1.0]})
+        search.fit(X, y)
+        assert not hasattr(search, "train_error_")
+
+
+@pytest.mark.parametrize(
+    ("alphas", "match"),
+    [
+        ([], "alphas is empty"),
+        ([1.0, -1.0], r"alphas\[1\] must be at least 0, got -1.0"),
+        ([1.0, 2.0, 1.0], r"alphas\[2\] repeats alphas\[0\], 1.0"),
+        ([1.0, np.nan], r"alphas\[1\] must be at least 0"),
+        ([np.inf], r"alphas\[0\] must be finite"),
+    ],
+)
+def test_bad_grids(alphas, match):
+    with pytest.raises(ValueError, match=match):
+        PathCV(KernelRidge(), alphas=alphas).fit(*diabetes(20))
+
+
+def test_an_estimator_without_alpha():
+    from mercer import SVC
+
+    with pytest.raises(ValueError, match="alphas: SVC has no parameter alpha"):
+        PathCV(SVC(), alphas=[1.0]).fit(np.eye(6), [0, 1] * 3)
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3])
+def test_threads_change_nothing(n_jobs):
+    X, y = diabetes()
+    alphas = np.logspace(-4, 2, 10)
+    one = PathCV(KernelRidge(kernel="rbf"), alphas=alphas, cv=4, n_jobs=1).fit(X, y)
+    more = PathCV(KernelRidge(kernel="rbf"), alphas=alphas, cv=4, n_jobs=n_jobs).fit(X, y)
+    np.testing.assert_array_equal(splits_of(one), splits_of(more))
+
+
+def test_the_callers_arrays_stay():
+    X, y = diabetes(40)
+    weights = np.ones(40)
+    kept = X.copy(), y.copy()
+    PathCV(KernelRidge(kernel="precomputed"), alphas=ALPHAS, cv=3).fit(X @ X.T, y, sample_weight=weights)
+    PathCV(KernelRidge(kernel="rbf"), alphas=ALPHAS, cv="loo").fit(X, y, sample_weight=weights)
+    np.testing.assert_array_equal(X, kept[0])
+    np.testing.assert_array_equal(y, kept[1])
+    np.testing.assert_array_equal(weights, 1)
+
+
+def test_stratified_folds_are_the_default_of_classes():
+    pytest.importorskip("mercer.estimators.classification")
+    from mercer.estimators.classification import KernelLogisticRegression
+
+    X, y = np.random.default_rng(0).standard_normal((30, 2)), np.repeat([0, 1, 2], 10)
+    own = PathCV(KernelLogisticRegression(), alphas=[0.1, 1.0], cv=5).fit(X, y)
+    same = PathCV(KernelLogisticRegression(), alphas=[0.1, 1.0], cv=StratifiedKFold(5)).fit(X, y)
+    np.testing.assert_array_equal(splits_of(own), splits_of(same))
