@@ -3,6 +3,8 @@
 Place on the way: ``solvers`` → **estimators**.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import MultiOutputMixin, RegressorMixin
@@ -15,6 +17,7 @@ from ..kernels.precomputed import Precomputed
 from ..solvers import NotPositiveDefinite
 from ..solvers.least_squares import check_alpha, ridge_cg, ridge_cholesky, ridge_loo_residuals
 from ._base import KernelEstimator, check_choice, check_flag, check_number, check_rng, own_rows
+from ._centres import CentredRidge
 
 __all__ = ["KernelRidge"]
 
@@ -50,6 +53,10 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         Keyword arguments of a callable.
     fit_intercept : bool, default=True
         Whether to fit b. scikit-learn's ``KernelRidge`` has none.
+    approximation : int or None, default=None
+        So many training rows, drawn uniformly, span the functions: f(x) = k(x, C) z + b with the penalty
+        α zᵀ k(C, C) z. Memory is then n times that, and `solver` has no say. None, or as many as there are
+        rows, is all of them.
     solver : {"auto", "cholesky", "cg"}, default="auto"
         "cholesky" is exact and stores the matrix; "cg" iterates on products with it and stores a factor of
         low rank. "auto" takes "cholesky" while the float64 matrix fits `memory_budget`.
@@ -69,7 +76,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
     verbose : bool or int, default=False
         For "cg": show a progress bar with the residual.
     random_state : int, RandomState, Generator or None, default=None
-        For "cg": draws the preconditioner's pivots, which moves results by less than `tol`.
+        Draws the rows of `approximation`, and for "cg" the preconditioner's pivots, which move results by
+        less than `tol`.
 
     Attributes
     ----------
@@ -78,7 +86,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
     intercept_ : float or ndarray of shape (t,)
         b; 0 without `fit_intercept`.
     X_fit_ : ndarray, csr_array or list
-        The training rows that `dual_coef_` belongs to (a precomputed kernel: the matrix), a copy.
+        The training rows, or the drawn ones, that `dual_coef_` belongs to (a precomputed kernel: the
+        matrix), a copy.
     kernel_ : Kernel
         The expression that was used.
     n_features_in_ : int
@@ -93,7 +102,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         The relative residual at the end, the largest over the targets.
     solver_used_ : str
         "cholesky", "cholesky, float32 refined" (a float32 factor that preconditions float64 residuals), both
-        with an "and" where the alphas differ in that, or "cg".
+        with an "and" where the alphas differ in that, "cg", or "centres, cholesky".
 
     Raises
     ------
@@ -133,6 +142,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         coef0=1,
         kernel_params=None,
         fit_intercept=True,
+        approximation=None,
         solver="auto",
         tol=1e-6,
         max_iter=None,
@@ -150,6 +160,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         self.coef0 = coef0
         self.kernel_params = kernel_params
         self.fit_intercept = fit_intercept
+        self.approximation = approximation
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -195,15 +206,38 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         problem = _Problem(kernel, X, Y, check_alpha(self.alpha, Y.shape[1]), weights, self.fit_intercept)
         # Compiled loops have the threads; what BLAS makes of several of its own varies in the last digits.
         with one_blas_thread():
+            centred = self._centred(problem, X, weights)
+            if centred is not None:
+                self._keep(problem, *centred, X, y, names)
+                return self
             outcome = self._solve(problem)
-        self._keep(problem, outcome, X, y, names)
+        self._keep(problem, outcome, None, X, y, names)
         return self
+
+    def _centred(self, problem, X, weights):
+        """The solution by drawn centres and the samples that it needs, or None without such."""
+        if self.approximation is None:
+            return None
+        centred = CentredRidge(
+            problem.kernel,
+            X,
+            weights,
+            approximation=self.approximation,
+            rng=check_rng(self.random_state),
+            n_jobs=self.n_jobs,
+        )
+        if not centred.drawn:
+            return None
+        outcome = centred.solve_ridge(problem.Y, problem.alphas, self.fit_intercept)
+        samples, dual = centred.kept_samples(outcome.solution)
+        return replace(outcome, solution=dual), samples
 
     def _check_parameters(self):
         check_alpha(self.alpha, np.size(self.alpha))
         check_choice("solver", self.solver, _SOLVERS)
         check_number("tol", self.tol, above=0)
         check_number("max_iter", self.max_iter, least=1, integer=True, none=True)
+        check_number("approximation", self.approximation, least=1, integer=True, none=True)
         check_number("precond_rank", self.precond_rank, least=1, integer=True, none=True)
         check_number("memory_budget", self.memory_budget, above=0)
         check_flag("fit_intercept", self.fit_intercept)
@@ -250,18 +284,20 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
                 **common,
             )
 
-    def _keep(self, problem, outcome, X, y, names):
+    def _keep(self, problem, outcome, samples, X, y, names):
         """Assign what the fit found, all at the end: a fit that fails leaves the estimator as it was."""
         # With a precomputed kernel a row is a column of later queries, so that none may be dropped.
         dual, rows = outcome.solution, problem.kept
-        if problem.precomputed and rows is not None:
+        drawn = samples is not None
+        if not drawn and problem.precomputed and rows is not None:
             dual = np.zeros((len(problem.targets), dual.shape[1]))
             dual[rows] = outcome.solution
             rows = None
         dtype = X.dtype if getattr(X, "dtype", None) == np.float32 else np.dtype(np.float64)
         shape = (-1, *y.shape[1:])
-        samples = own_rows(X, rows)
-        problem.drop_samples(X)
+        if not drawn:
+            samples = own_rows(X, rows)
+            problem.drop_samples(X)
         intercept = outcome.intercept.astype(dtype, copy=False)
         self.__dict__.update(
             X_fit_=samples,
@@ -272,7 +308,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
             converged_=outcome.converged,
             residual_=outcome.residual,
             solver_used_=outcome.solver,
-            _problem=problem,
+            _problem=None if drawn else problem,
             _factors=outcome.factor,
             _loo=None,
             _shape=y.shape,
@@ -319,6 +355,10 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         no other row to go by.
         """
         self._require_fit("dual_coef_")
+        if self._problem is None:
+            raise AttributeError(
+                "leave_one_out_ belongs to fits with all rows; set approximation=None, and fit again"
+            )
         if self._loo is None:
             with one_blas_thread():
                 self._loo = self._leave_one_out().reshape(self._shape)
