@@ -134,6 +134,32 @@ def test_the_root_gives_the_hessian(loss, rng):
 
 
 @each
+def test_no_curvature_is_above_its_bound(loss, rng):
+    y, f = sample(loss, 300, rng, scale=1.0)
+    bound = loss.curvature_bound(N_CLASSES)
+    if not loss.vector:
+        assert np.max(loss.curvature(y, f), initial=0.0) <= bound
+    else:
+        assert np.linalg.eigvalsh(hessians(loss, y, f)).max() <= bound * (1 + 1e-12)
+    # And none is above what one sample attains.
+    steepest = {
+        Squared: (0.0, 0.0),
+        Huber: (0.0, 0.0),
+        Logistic: (1, 0.0),
+        SquaredMargin: (1, 0.0),
+        Softmax: (0, np.array([0.0, 0.0, -800.0, -800.0])),
+        JointSquaredMargin: (0, np.zeros(N_CLASSES)),
+    }.get(type(loss))
+    if steepest is None:
+        assert bound == np.inf
+    elif loss.vector:
+        H = hessians(loss, steepest[0], steepest[1])
+        assert np.linalg.eigvalsh(H).max() == pytest.approx(bound, rel=1e-12)
+    else:
+        assert loss.curvature(*steepest) == bound
+
+
+@each
 def test_adjoint_and_root_agree(loss, rng):
     y, f = sample(loss, 25, rng)
     c, v = rng.standard_normal(f.shape), rng.standard_normal(f.shape)

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from mercer import SVR
-from mercer.kernels import RBF, Linear, Precomputed, Spectrum
+from mercer.kernels import RBF, FunctionKernel, Linear, Precomputed, Spectrum
 from mercer.losses import EpsilonInsensitive, Quantile
 from mercer.solvers.piecewise_linear import best_intercept, piecewise_linear
 
@@ -222,3 +222,21 @@ def test_a_kernel_that_overflows_names_the_row():
     X = np.array([[1.0], [1e200], [2.0]])
     with pytest.raises(ValueError, match="infinite or NaN in row 1"):
         piecewise_linear(Linear(), X, Quantile(0.5), np.arange(3.0), None, 1.0)
+
+
+@intercepts
+def test_a_users_function_is_called_for_each_pair_once(fit_intercept, rng):
+    X, y = problem(rng, n=30)
+    calls = []
+
+    def function(A, B):
+        calls.append(len(A) * len(B))
+        return np.exp(-0.5 * ((A[:, None] - B) ** 2).sum(-1))
+
+    found = piecewise_linear(
+        FunctionKernel(function), X, Quantile(0.5), y, None, 0.01, fit_intercept=fit_intercept
+    )
+    plain = piecewise_linear(RBF(gamma=0.5), X, Quantile(0.5), y, None, 0.01, fit_intercept=fit_intercept)
+    assert found.objective == pytest.approx(plain.objective, rel=1e-8)
+    # A trial of whether it takes blocks may come before.
+    assert sum(calls) <= 30 * 30 + 60

@@ -116,13 +116,8 @@ class _Columns:
 
     def __init__(self, kernel, X, n_threads):
         self.kernel, self.X, self.n_threads = kernel, X, n_threads
-        self.given = "matrix" in kernel._readers()
 
     def _gram(self, index):
-        if self.given:
-            # A kernel of given matrices reads columns of them, and of the other side only the number.
-            Z = np.broadcast_to(np.zeros(1), (len(index), len(index)))
-            return Gram(self.kernel, self.X[:, index], Z, n_threads=self.n_threads)
         return Gram(self.kernel, self.X, take_rows(self.X, index), n_threads=self.n_threads)
 
     def __call__(self, index):
@@ -195,12 +190,15 @@ def piecewise_linear(
     n = len(y)
     weights = np.ones(n) if weights is None else weights
     problem = _Box(loss, y, weights, alpha, fit_intercept)
-    columns = _Columns(kernel, X, n_threads)
     if fit_intercept:
         samples = DualSamples(kernel, X, [np.arange(n)], n_threads=n_threads)
+        if samples.program.block_leaves:  # a user's function, or a given matrix: not to be called again
+            kernel, X = Precomputed(), samples.matrix()
     else:
-        matrix = _with_free(X if type(kernel) is Precomputed else kernel(X, n_threads=n_threads))
-        samples = DualSamples(Precomputed(), matrix, [np.arange(n + 2)], n_threads=n_threads)
+        X = X if type(kernel) is Precomputed else kernel(X, n_threads=n_threads)
+        kernel = Precomputed()
+        samples = DualSamples(kernel, _with_free(X), [np.arange(n + 2)], n_threads=n_threads)
+    columns = _Columns(kernel, X, n_threads)
     beta = None if start is None else problem.whole(problem.scaled(start))
     kkt, n_iter, best = _FIRST * problem.spread, 0, None
     most = max(10_000_000, 100 * n) if max_iter < 0 else max_iter
@@ -210,6 +208,8 @@ def piecewise_linear(
             *problem.box,
             tol=kkt,
             max_iter=min(most - n_iter, max(_ROUND * n, _LEAST_ROUND)),
+            # To ask how much memory is free takes as long as a small problem.
+            cache_bytes=2**26 if n <= 1000 else None,
             start=None if beta is None else [beta],
             on_step=on_step,
         )
