@@ -6,12 +6,12 @@ Place on the way: ``_search`` → **alphas** → ``path``.
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.linalg import eigh
 from sklearn.base import clone, is_classifier, is_regressor
 
 from .._threads import one_blas_thread
 from ..estimators._base import KernelEstimator
 from ..kernels.prepared import n_rows, take_rows
+from ..solvers.spectral import eigenvalue_range
 from ._alpha_path import kernel_matrix
 from ._results import last_step
 from ._search import same_parameters
@@ -63,11 +63,7 @@ def alphas_from_spectrum(estimator, X, y, weights):
     index = np.arange(0, n, -(-n // _ROWS))
     some = X[np.ix_(index, index)] if final._is_precomputed(final.kernel) else take_rows(X, index)
     with one_blas_thread():
-        K = kernel_matrix(kernel, some, 1)
-        K = K - K.mean(axis=0)
-        K -= K.mean(axis=1)[:, None]
-        last = len(K) - 1
-        largest = eigh(0.5 * (K + K.T), eigvals_only=True, subset_by_index=[last, last])[0] * n / len(K)
+        largest = eigenvalue_range(kernel_matrix(kernel, some, 1))[1] * n / len(index)
     if weights is not None and np.mean(np.maximum(weights, 0)) > 0:
         largest *= np.mean(np.maximum(weights, 0))
     top = np.ceil(np.log10(largest)) if largest > 0 and np.isfinite(largest) else 0.0
