@@ -1,4 +1,4 @@
-"""Paths of kernel logistic regression over folds: beside fits one by one, and scikit-learn's on Nyström features.
+"""Paths of kernel logistic regression over folds: beside fits one by one, and scikit-learn's on features.
 
     python -m bench.peers.logistic_path [names…] [--quick] [--folds N] [--repeats N] [--without-peer]
 
@@ -6,9 +6,9 @@
 their logarithm, five stratified folds; RBF, γ = 1/d. "one by one" is the loop that PathCV spares: for each
 fold a fit for each alpha, each begun at the one before (``warm_start``), by our own KernelLogisticRegression
 and to the same tolerance. "features" is scikit-learn's LogisticRegressionCV (lbfgs, its default tolerance,
-max_iter 1000) on features Φ of full rank, ΦΦᵀ = K, C = 1/(2α), whose making is not counted. Both loops are run
-over --folds folds of the five, and their seconds multiplied; scikit-learn's are halved as if two processes
-shared the folds at no cost.
+max_iter 1000) on Nyström features Φ of full rank, ΦΦᵀ = K, C = 1/(2α), whose making is not counted. Both
+loops are run over --folds folds of the five, and their seconds multiplied; scikit-learn's are halved as if
+two processes shared the folds at no cost.
 """
 
 import argparse
