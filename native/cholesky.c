@@ -12,7 +12,7 @@
 #include "cholesky.h"
 
 /* Columns up to which a product goes by matrix-vector calls. */
-enum { FEW = 4, PRODUCT_TILE = 256, STRIPS = 16 };
+enum { FEW = 4, PRODUCT_TILE = 256, STRIPS = 16, HIGH = 1024, NARROW = 32 };
 
 /* Tiles of one update of the trailing matrix: BLAS packs its operands once for them all. */
 enum { ROWS = 4 };
