@@ -136,6 +136,8 @@ class KernelNeighbors(KernelEstimator):
     def _search(self, X, k, distances, diagonal):
         """Squared distances in feature space (or scores, if they are not asked for), and indices."""
         own = X is None
+        if diagonal is not None and (own or not self._is_precomputed(self.kernel_)):
+            raise ValueError("diagonal is for queries of a precomputed kernel; else k(x, x) is computed, leave it out")
         if own:
             Q, Z, skip = self.X_fit_, None, 0
         else:
@@ -155,8 +157,6 @@ class KernelNeighbors(KernelEstimator):
 
     def _query_diagonal(self, program, Q, distances, diagonal):
         if not self._is_precomputed(self.kernel_):
-            if diagonal is not None:
-                raise ValueError("diagonal is for a precomputed kernel; of others k(x, x) is computed")
             return own_diagonal(self.kernel_, program, Q, self.n_jobs)
         if diagonal is None:
             if distances:
