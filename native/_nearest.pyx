@@ -111,9 +111,10 @@ cdef class Search:
             self.job.weight = <const double *>self._keep(weight, np.float64)
 
     def set_bounds(self, width, double scale):
-        """The columns' widths of bounds, and what a distance is multiplied by in the tiles."""
+        """The columns' widths of bounds (None: only lower ones), and a distance's factor in the tiles."""
         self.job.bounds, self.job.scale = 1, scale
-        self.job.width = <const float *>self._keep(width, np.float32)
+        if width is not None:
+            self.job.width = <const float *>self._keep(width, np.float32)
 
     def set_tolerance(self, double tolerance, double slack):
         """Below what a squared distance is an error of the kernel."""

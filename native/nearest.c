@@ -6,7 +6,7 @@
  *
  * By bounds: the k-th least upper bound so far is a limit for the lower ones. What is left at the end is decided by
  * distances of the raw rows. Where bounds leave more than a row has room for, that is done at once, and the k best alone
- * stay: no neighbour is missed, and it only takes longer.
+ * stay: no neighbour is missed, and it only takes longer. By lower bounds alone, the k-th least distance is the limit.
  */
 #include <math.h>
 #include <omp.h>
@@ -38,6 +38,7 @@ struct NearSlot {
     double *upper;         /* (strip, k) */
     Candidate *candidates; /* (strip, room) */
     int32_t *found;        /* (tile,) */
+    Candidate *passed;     /* (tile,): by lower bounds, with these for scores */
     int64_t n_exact;
 };
 
@@ -48,7 +49,7 @@ static ptrdiff_t least(ptrdiff_t a, ptrdiff_t b)
 
 static ptrdiff_t room(const MercerNearest *job)
 {
-    return job->bounds ? 2 * job->k + SPARE : job->k;
+    return job->bounds && job->width ? 2 * job->k + SPARE : job->k;
 }
 
 static int before(const Candidate *a, const Candidate *b)
@@ -90,6 +91,25 @@ static void note_bad(MercerNearest *job, ptrdiff_t i, ptrdiff_t j, double score)
     }
 }
 
+/* A known score into the heap of the k least; returns whether their limit is new. */
+static int take_score(const MercerNearest *job, RowState *row, Candidate *heap, ptrdiff_t j, double score)
+{
+    const Candidate taken = {.score = score, .column = (int32_t)j};
+    if (row->n_candidates < job->k) {
+        heap[row->n_candidates++] = taken;
+        if (row->n_candidates < job->k)
+            return 0;
+        for (ptrdiff_t at = job->k / 2; at-- > 0;)
+            sift_candidate(heap, job->k, at);
+        return 1;
+    }
+    if (!before(&taken, &heap[0]))
+        return 0;
+    heap[0] = taken;
+    sift_candidate(heap, job->k, 0);
+    return 1;
+}
+
 static void take_value(MercerNearest *job, RowState *row, Candidate *heap, ptrdiff_t i, ptrdiff_t j, double value)
 {
     const double a = job->rows[i], b = job->column_values[j];
@@ -99,19 +119,7 @@ static void take_value(MercerNearest *job, RowState *row, Candidate *heap, ptrdi
             note_bad(job, i, j, score);
         score = 0;
     }
-    if (row->n_candidates == job->k && !(score < heap[0].score))
-        return;
-    const Candidate taken = {.score = score, .column = (int32_t)j};
-    if (row->n_candidates < job->k) {
-        heap[row->n_candidates++] = taken;
-        if (row->n_candidates == job->k)
-            for (ptrdiff_t at = job->k / 2; at-- > 0;)
-                sift_candidate(heap, job->k, at);
-    } else {
-        heap[0] = taken;
-        sift_candidate(heap, job->k, 0);
-    }
-    if (row->n_candidates == job->k)
+    if (take_score(job, row, heap, j, score))
         row->limit = heap[0].score - a + job->row_error[i] + 1e-14 * fabs(heap[0].score);
 }
 
@@ -193,6 +201,19 @@ static void take_bound(const MercerNearest *job, NearSlot *slot, RowState *row, 
     take_upper(job, row, upper, i, low + (double)job->width[j]);
 }
 
+/* By lower bounds alone: the distances of what passes, the least bound first, until the limit is below the others. */
+static void take_exact(const MercerNearest *job, NearSlot *slot, RowState *row, Candidate *heap, ptrdiff_t i, ptrdiff_t n)
+{
+    qsort(slot->passed, (size_t)n, sizeof(Candidate), compare);
+    for (ptrdiff_t c = 0; c < n && slot->passed[c].score <= row->limit; c++) {
+        const ptrdiff_t j = slot->passed[c].column;
+        const double score = job->raw->near_pair(job->kind, &job->left, i, &job->right, j, job->weight, job->d);
+        slot->n_exact++;
+        if (take_score(job, row, heap, j, score))
+            row->limit = heap[0].score * job->scale - job->rows[i] + job->row_error[i];
+    }
+}
+
 /* ---- tasks ----------------------------------------------------------------------------------------- */
 
 static int open_slot(const MercerNearest *job, NearSlot *slot)
@@ -201,10 +222,11 @@ static int open_slot(const MercerNearest *job, NearSlot *slot)
     slot->task = -1;
     slot->scratch = aligned_alloc(64, (job->table->scratch_bytes(job->run) + 63) / 64 * 64);
     slot->rows = malloc(strip * sizeof(RowState));
-    slot->upper = malloc((job->bounds ? strip * k : 1) * sizeof(double));
+    slot->upper = malloc((job->width ? strip * k : 1) * sizeof(double));
     slot->candidates = malloc(strip * (size_t)room(job) * sizeof(Candidate));
     slot->found = malloc((size_t)job->table->tile * sizeof(int32_t));
-    if (!slot->scratch || !slot->rows || !slot->upper || !slot->candidates || !slot->found)
+    slot->passed = malloc((size_t)job->table->tile * sizeof(Candidate));
+    if (!slot->scratch || !slot->rows || !slot->upper || !slot->candidates || !slot->found || !slot->passed)
         return MERCER_NO_MEMORY;
     *(ptrdiff_t *)slot->scratch = 0; /* holds no panels */
     return MERCER_OK;
@@ -218,6 +240,7 @@ void mercer_nearest_end(MercerNearest *job)
         free(job->slots[s].upper);
         free(job->slots[s].candidates);
         free(job->slots[s].found);
+        free(job->slots[s].passed);
         job->n_exact += job->slots[s].n_exact;
     }
     free(job->slots);
@@ -232,6 +255,7 @@ static void search_row(MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdiff_
     Candidate *candidates = slot->candidates + r * room(job);
     const char *columns = (const char *)job->columns + (size_t)j0 * size;
     const ptrdiff_t n = job->table->near_scan(values, columns, nj, job->coefficient, row->limit, slot->found);
+    ptrdiff_t n_passed = 0;
     for (ptrdiff_t f = 0; f < n; f++) {
         const ptrdiff_t at = slot->found[f], j = j0 + at;
         if (job->skip >= 0 && j == job->skip + i)
@@ -242,8 +266,14 @@ static void search_row(MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdiff_
             continue;
         }
         const double column = size == 4 ? (double)((const float *)columns)[at] : ((const double *)columns)[at];
-        take_bound(job, slot, row, slot->upper + r * job->k, candidates, i, j, column + job->coefficient * value);
+        const double low = column + job->coefficient * value;
+        if (job->width)
+            take_bound(job, slot, row, slot->upper + r * job->k, candidates, i, j, low);
+        else
+            slot->passed[n_passed++] = (Candidate){.score = low, .column = (int32_t)j};
     }
+    if (n_passed)
+        take_exact(job, slot, row, candidates, i, n_passed);
 }
 
 /* The next tile of a slot's task. */
@@ -267,7 +297,7 @@ static void finish(MercerNearest *job, NearSlot *slot)
     for (ptrdiff_t i = i0; i < i1; i++) {
         RowState *row = &slot->rows[i - i0];
         Candidate *candidates = slot->candidates + (i - i0) * room(job);
-        if (job->bounds) {
+        if (job->width) {
             drop_beyond(row, candidates);
             decide(job, slot, row, candidates, i);
         } else {

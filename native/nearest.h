@@ -13,6 +13,7 @@ typedef struct NearSlot NearSlot;
  *   by bounds          the distance itself, `pair` of the raw rows. A tile gives only `low` = columns[j] + coefficient
  *                      value: score * scale is between low + rows[i] - row_error[i] and low + rows[i] + row_error[i] +
  *                      width[j].
+ *   by lower bounds    the same where `width` is NULL: what passes is decided by its distance at once.
  * The k least by (score, column) are written, in that order. */
 typedef struct {
     const MercerRun *run;

@@ -422,9 +422,9 @@ def nearest(
 ):  # fmt: skip
     """The k columns of the least score for each row, without an n×m array; ties go to the first column.
 
-    By kernel values v the score is ``(rows + columns) − 2v``; with `bounds` it is the distance of `raw` rows, and
-    tiles tell what it is at least: ``rows − row_error + columns + coefficient · v``, in units of it times the
-    scale.
+    By kernel values v the score is ``(rows + columns) − 2v``; with `bounds` it is the distance of `raw`
+    rows, and tiles tell what it is at least: ``rows − row_error + columns + coefficient · v``, in units of
+    it times the scale.
 
     Parameters
     ----------
@@ -438,12 +438,12 @@ def nearest(
     skip : int
         The column that row 0 leaves out, row 1 the next, …; negative for none.
     bounds : tuple or None
-        Widths of the columns' bounds (m,), and the scale.
+        Widths of the columns' bounds (m,), or None where they are lower bounds only, and the scale.
     raw : tuple or None
         (kind, left, right, weight): rows whose distances decide.
     tolerance : tuple
-        (a, b): a score below −(a (|rows| + |columns|) + b) is reported, others are cut at 0. With a negative a
-        scores may have any sign.
+        (a, b): a score below −(a (|rows| + |columns|) + b) is reported, others are cut at 0. With a negative
+        a scores may have any sign.
 
     Returns
     -------
@@ -479,7 +479,7 @@ def nearest(
 
 
 def nearest_pairs(raw, indices, n_threads=None):
-    """Distances of row i of the left `raw` rows and the right rows ``indices[i]``, as `nearest` takes them."""
+    """Distances of row i of the left `raw` rows and right rows ``indices[i]``, as in `nearest`."""
     search = _nearest.Search()
     search.set_raw(*raw)
     out = np.empty(indices.shape)

@@ -1,15 +1,17 @@
-"""The search for neighbours in feature space: by plain distances where the order is theirs, else by kernel values.
+"""Neighbours in feature space: by plain distances where the order is theirs, else by kernel values.
 
 Place on the way: ``kernels.distance``, ``_native`` → **_nearest** → ``neighbors``.
 
-Plain distances are bounded in float32 by tiles of centred features, and decided in float64 by the differences of
-the raw rows: what is returned is as if every distance had been taken so, with equal ones in the order of the
-training rows.
+Plain distances are bounded in float32 by tiles of centred features, and decided in float64 by the
+differences of the raw rows: what is returned is as if every distance had been taken so, with equal ones in
+the order of the training rows.
 """
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 from sklearn.neighbors import KDTree
 
@@ -18,13 +20,23 @@ from .._threads import n_threads as count_threads
 from ..kernels.prepared import Prepared, cast_side, check_range, diagonal, sides
 from ..kernels.program import Leaf, LeafKind, Program, Side
 
-__all__ = ["NotADistance", "by_kernel_values", "by_plain_distance", "by_tree", "own_diagonal", "plain_rows", "tree_of"]
+__all__ = [
+    "NotADistance",
+    "by_kernel_values",
+    "by_plain_distance",
+    "by_tree",
+    "own_diagonal",
+    "plain_rows",
+    "tree_of",
+]
 
 _UNIT = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 # What squares of tiny features lose below the smallest number, per feature, where the largest is about 1.
 _TINY = {np.dtype(np.float32): 1e-36, np.dtype(np.float64): 1e-290}
 _BLOCK = 2**18
 _PROBE = 192
+# From so many features and multiplications on fewer features are tried, along directions of so many rows.
+_WIDE, _WIDE_WORK, _SAMPLE = 384, 2e9, 512
 # Squared distances below −(_NEGATIVE (k(x, x) + k(z, z))) are no rounding.
 _NEGATIVE = 1e-7
 _TREE_ROWS, _TREE_SPARE = 512, 4
@@ -67,8 +79,9 @@ def plain_rows(form, program, X, Z):
 class _Bounded:
     """Both sides as tiles see them: centred, weighted, scaled to about 1, rounded; with norms and bounds.
 
-    A rounded feature is off by u of itself, a product of d terms by d·u of the norms' sum: so is the distance from
-    x̃ᵀx̃ + z̃ᵀz̃ − 2x̃ᵀz̃, and one of absolute differences from its sum. The 24 covers what else is rounded.
+    A rounded feature is off by u of itself, a product of d terms by d·u of the norms' sum: so is the
+    distance from x̃ᵀx̃ + z̃ᵀz̃ − 2x̃ᵀz̃, and one of absolute differences from its sum. The 24 covers what
+    else is rounded.
     """
 
     def __init__(self, raw, dtype):
@@ -89,12 +102,15 @@ class _Bounded:
         scales = scales if weight is None else scales * weight
         self.right, self.right_norms = self._round(right, centre, scales)
         same = left is right
-        self.left, self.left_norms = (self.right, self.right_norms) if same else self._round(left, centre, scales)
+        self.left, self.left_norms = (
+            (self.right, self.right_norms) if same else self._round(left, centre, scales)
+        )
         d = right.shape[1]
         terms = int(np.max(np.diff(left.indptr), initial=1)) if sparse and self.product else d
         unit = _UNIT[self.dtype]
         self.unit = (1.01 * terms + 24) * unit if self.dtype == np.float32 else (3 * terms + 40) * unit
         self.tiny = d * _TINY[self.dtype]
+        self.lower_only = False
         leaf = Leaf(LeafKind.DOT if self.product else kind, None)
         self.program = Program(np.zeros((0, 4), np.int32), (leaf,), (), (), {})
 
@@ -103,18 +119,44 @@ class _Bounded:
             values = (F.data * scales[F.indices]).astype(self.dtype)
             rounded = sp.csr_array((values, F.indices, F.indptr), shape=F.shape)
             wide = values.astype(np.float64)
-            measured = sp.csr_array((wide**2 if self.product else np.abs(wide), F.indices, F.indptr), shape=F.shape)
+            measured = sp.csr_array(
+                (wide**2 if self.product else np.abs(wide), F.indices, F.indptr), shape=F.shape
+            )
             return rounded, np.asarray(measured.sum(axis=1)).reshape(-1)
         rounded, norms = np.empty(F.shape, self.dtype), np.empty(len(F))
         step = max(1, _BLOCK // F.shape[1])
         for start in range(0, len(F), step):
             some = slice(start, start + step)
-            block = F[some].astype(np.float64) if centre is None or self.lost else np.subtract(F[some], centre)
+            block = (
+                F[some].astype(np.float64) if centre is None or self.lost else np.subtract(F[some], centre)
+            )
             block *= scales
             rounded[some] = block
             block[:] = rounded[some]
             norms[some] = np.einsum("ij,ij->i", block, block) if self.product else np.abs(block).sum(axis=1)
         return rounded, norms
+
+    def reduced(self, n_components):
+        """The same bounded from below by fewer features; None if none would do.
+
+        Along p orthonormal directions, with the norm of the rest as one more feature: ‖x − z‖² ≥ ‖Px − Pz‖² +
+        (r_x − r_z)². Norms stay, so that the same bounds hold; r comes from a difference of squares that is off
+        by η²‖x‖² at most, which moves (r_x − r_z)² by less than 5η times the norms' sum.
+        """
+        d = self.right.shape[1]
+        sample = self.right[:: max(1, len(self.right) // _SAMPLE)].astype(np.float64)
+        basis = scipy.linalg.svd(sample, full_matrices=False)[2][:n_components].T
+        basis = np.linalg.qr(basis)[0]
+        other = copy.copy(self)
+        other.right = _project(self.right, self.right_norms, basis)
+        same = self.left is self.right
+        other.left = other.right if same else _project(self.left, self.left_norms, basis)
+        unit = _UNIT[self.dtype]
+        slack = np.sqrt(8 * (d + 8) * _UNIT[np.dtype(np.float64)])
+        # To the features' own rounding, theirs in `self`, comes that of the new ones.
+        other.unit = (1.01 * (n_components + 1) + 32) * unit + 5 * slack
+        other.lower_only = True
+        return other
 
     def search(self, raw, k, rows, skip, n_threads):
         """`_native.nearest` of some of the rows."""
@@ -132,11 +174,24 @@ class _Bounded:
             row_error=error,
             coefficient=-2.0 if self.product else 1.0,
             skip=skip,
-            bounds=(2.000001 * self.unit * self.right_norms, self.scale),
+            bounds=(None if self.lower_only else 2.000001 * self.unit * self.right_norms, self.scale),
             raw=(kind, raw_left[rows], raw_right, weight),
             n_threads=n_threads,
         )
         return scores, indices, n_exact
+
+
+def _project(F, norms, basis):
+    """Features along a basis and the norm of what is left, float32."""
+    out = np.empty((len(F), basis.shape[1] + 1), np.float32)
+    step = max(1, _BLOCK // F.shape[1])
+    for start in range(0, len(F), step):
+        some = slice(start, start + step)
+        along = F[some].astype(np.float64) @ basis
+        out[some, :-1] = along
+        rest = norms[some] - np.einsum("ij,ij->i", along, along)
+        out[some, -1] = np.sqrt(np.maximum(rest, 0.0))
+    return out
 
 
 def _largest(F, centre, weight):
@@ -164,8 +219,8 @@ def by_plain_distance(raw, k, skip=-1, n_threads=None, dtype=None):
         0 if query i is training row i and leaves itself out, else −1.
     n_threads : int or None
     dtype : dtype or None
-        Of the bounds; None is float32, or float64 where a first strip shows that float32 leaves too much open.
-        Results are the same.
+        Of the bounds; None is float32, or float64 where a first strip shows that float32 leaves too much
+        open. Results are the same.
 
     Returns
     -------
@@ -177,12 +232,28 @@ def by_plain_distance(raw, k, skip=-1, n_threads=None, dtype=None):
     bounded = _Bounded(raw, np.float32 if dtype is None else dtype)
     if dtype is not None or n <= 4 * _PROBE:
         return bounded.search(raw, k, slice(0, n), skip, n_threads)[:2]
-    first = bounded.search(raw, k, slice(0, _PROBE), skip, n_threads)
-    if first[2] > _PROBE * (2 * k + 0.03 * m):
-        bounded = _Bounded(raw, np.float64)
+    bounded, first = _quickest(bounded, raw, k, skip, n_threads)
     skip = skip + _PROBE if skip >= 0 else skip
     rest = bounded.search(raw, k, slice(_PROBE, n), skip, n_threads)
     return np.vstack([first[0], rest[0]]), np.vstack([first[1], rest[1]])
+
+
+def _quickest(bounded, raw, k, skip, n_threads):
+    """The bounds to go on with after a first strip, and that strip's results."""
+    (n, d), m = raw[1].shape, raw[2].shape[0]
+    strip = slice(0, _PROBE)
+    wide = bounded.product and not bounded.lost and isinstance(bounded.right, np.ndarray)
+    if wide and d >= _WIDE and float(n) * m * d > _WIDE_WORK:
+        n_components = min(_SAMPLE, max(63, d // 6))
+        reduced = bounded.reduced(n_components)
+        first = reduced.search(raw, k, strip, skip, n_threads)
+        # A distance of raw rows takes the time of some thirty in a tile.
+        if n_components / d + 30 * first[2] / (_PROBE * m) < 0.7:
+            return reduced, first
+    first = bounded.search(raw, k, strip, skip, n_threads)
+    if first[2] > _PROBE * (2 * k + 0.03 * m):
+        bounded = _Bounded(raw, np.float64)
+    return bounded, first
 
 
 # ---------------------------------------------------------------- trees
@@ -213,7 +284,8 @@ def by_tree(tree, raw, k, skip=-1, n_threads=None):
         scores[indices == np.arange(n)[:, None]] = np.inf
     order = np.lexsort((indices, scores), axis=-1)[:, :k]
     scores, indices = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
-    # What the tree did not propose is no nearer than the last that it did, up to the rounding of weighted rows.
+    # What the tree did not propose is no nearer than the last that it did, up to the rounding of weighted
+    # rows.
     size = max(np.max(np.abs(queries), initial=0.0), np.max(np.abs(np.asarray(tree.data)), initial=0.0))
     slack = 0.0 if weight is None else 8 * np.finfo(left.dtype).eps * right.shape[1] * size
     beyond = np.maximum(farthest * (1 - 1e-9) - slack, 0.0)
@@ -256,8 +328,8 @@ def own_diagonal(kernel, program, X, n_threads=None):
     if not np.isfinite(out).all():
         i = int(np.argmin(np.isfinite(out)))
         raise ValueError(
-            f"k(x, x) of row {i} is {out[i]}, so that nothing has a distance from it; scale the samples, or use "
-            f"{kernel!r}.normalize()"
+            f"k(x, x) of row {i} is {out[i]}, so that nothing has a distance from it; scale the samples, or "
+            f"use {kernel!r}.normalize()"
         )
     return out
 
@@ -288,7 +360,7 @@ def by_kernel_values(program, X, Z, k, left_diagonal, right_diagonal, skip=-1, n
         For a score that is negative beyond rounding.
     """
     prepared = Prepared(program, X, Z)
-    n, m = prepared.shape
+    n = prepared.shape[0]
     right = cast_side(prepared.right, np.float64)
     known = left_diagonal is not None
     rows = left_diagonal if known else np.zeros(n)
@@ -316,8 +388,9 @@ def by_kernel_values(program, X, Z, k, left_diagonal, right_diagonal, skip=-1, n
         )
         if bad:
             raise NotADistance(
-                f"the squared distance k(x, x) - 2k(x, z) + k(z, z) of row {some.start + bad[0]} and training row "
-                f"{bad[1]} is {bad[2]:.6g}, which is negative: the kernel is not positive semidefinite, and has no "
-                "distance; use another kernel or other parameters (mercer.kernels.check_psd tests a matrix)"
+                f"the squared distance k(x, x) - 2k(x, z) + k(z, z) of row {some.start + bad[0]} and "
+                f"training row {bad[1]} is {bad[2]:.6g}, which is negative: the kernel is not positive "
+                "semidefinite, and has no distance; use another kernel or other parameters "
+                "(mercer.kernels.check_psd tests a matrix)"
             )
     return scores, indices

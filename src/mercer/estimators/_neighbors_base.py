@@ -69,7 +69,8 @@ class KernelNeighbors(KernelEstimator):
         if reason is not None:
             if self.algorithm == "tree":
                 raise ValueError(
-                    f"algorithm='tree' cannot search by kernel={self.kernel!r}, which {reason}; use 'brute' or 'auto'"
+                    f"algorithm='tree' cannot search by kernel={self.kernel!r}, which {reason}; use 'brute' "
+                    "or 'auto'"
                 )
             return None
         kind, _, right, weight = plain_rows(form, program, X, None)
@@ -81,19 +82,20 @@ class KernelNeighbors(KernelEstimator):
     # ---------------------------------------------------------------- search
 
     def kneighbors(self, X=None, n_neighbors=None, return_distance=True, *, diagonal=None):
-        """The nearest training rows of each row, the nearest first; of equal distances the first row comes first.
+        """The training rows nearest to each row, the nearest first; of equal ones the first row comes first.
 
         Parameters
         ----------
         X : array_like or sparse matrix of shape (m, d), or None
-            Queries; with a precomputed kernel the matrix (m, n) against the training rows. None stands for the
-            training rows, of which none is its own neighbour.
+            Queries; with a precomputed kernel the matrix (m, n) against the training rows. None stands for
+            the training rows, of which none is its own neighbour.
         n_neighbors : int or None
             None is the parameter's.
         return_distance : bool
             Whether distances are wanted.
         diagonal : array_like of shape (m,) or None
-            With a precomputed kernel k(x, x) of the queries, without which there is an order, but no distances.
+            With a precomputed kernel k(x, x) of the queries, without which there is an order, but no
+            distances.
 
         Returns
         -------
@@ -137,7 +139,9 @@ class KernelNeighbors(KernelEstimator):
         """Squared distances in feature space (or scores, if they are not asked for), and indices."""
         own = X is None
         if diagonal is not None and (own or not self._is_precomputed(self.kernel_)):
-            raise ValueError("diagonal is for queries of a precomputed kernel; else k(x, x) is computed, leave it out")
+            raise ValueError(
+                "diagonal is for queries of a precomputed kernel; else k(x, x) is computed, leave it out"
+            )
         if own:
             Q, Z, skip = self.X_fit_, None, 0
         else:
@@ -161,15 +165,16 @@ class KernelNeighbors(KernelEstimator):
         if diagonal is None:
             if distances:
                 raise ValueError(
-                    "distances by a precomputed kernel need k(x, x) of the queries, which k(X, X_fit) does not hold: "
-                    "pass diagonal=…, of shape (m,); neighbours themselves (return_distance=False, "
+                    "distances by a precomputed kernel need k(x, x) of the queries, which k(X, X_fit) does "
+                    "not hold: pass diagonal=…, of shape (m,); neighbours themselves (return_distance=False, "
                     "weights='uniform') do without"
                 )
             return None
         diagonal = np.asarray(diagonal, dtype=np.float64)
         if diagonal.shape != (n_rows(Q),) or not np.isfinite(diagonal).all():
             raise ValueError(
-                f"diagonal must be {n_rows(Q)} finite numbers k(x, x), one per query, got shape {diagonal.shape}"
+                f"diagonal must be {n_rows(Q)} finite numbers k(x, x), one per query, got shape "
+                f"{diagonal.shape}"
             )
         return diagonal
 

@@ -22,20 +22,20 @@ __all__ = ["KernelKNeighborsClassifier", "KernelKNeighborsRegressor"]
 class KernelKNeighborsClassifier(ClassifierMixin, MultiOutputMixin, KernelNeighbors):
     """Votes of the nearest training rows in a kernel's feature space.
 
-    The squared distance is k(x, x) − 2k(x, z) + k(z, z), for any kernel. Equal distances are taken in the order
-    of the training rows, equal votes go to the smallest class.
+    The squared distance is k(x, x) − 2k(x, z) + k(z, z), for any kernel. Equal distances are taken in the
+    order of the training rows, equal votes go to the smallest class.
 
     Parameters
     ----------
     n_neighbors : int, default=5
         How many vote.
     weights : {"uniform", "distance"} or callable, default="uniform"
-        Votes count alike, or by 1/distance (if some distances are 0, only these), or by what the callable makes of
-        an array of distances (m, n_neighbors).
+        Votes count alike, or by 1/distance (if some distances are 0, only these), or by what the callable
+        makes of an array of distances (m, n_neighbors).
     kernel : Kernel, str or callable, default="rbf"
-        An expression such as ``0.5 * RBF(2.0) + Polynomial(3)``; a name ("linear", "poly", "rbf", "laplacian",
-        "sigmoid", "cosine", "chi2", "fourier", "precomputed"); or a callable ``f(x_row, z_row, **kernel_params)
-        -> float``.
+        An expression such as ``0.5 * RBF(2.0) + Polynomial(3)``; a name ("linear", "poly", "rbf",
+        "laplacian", "sigmoid", "cosine", "chi2", "fourier", "precomputed"); or a callable ``f(x_row, z_row,
+        **kernel_params) -> float``.
     gamma : float, "scale" or "auto", default="scale"
         For names. "scale" is 1 / (n_features · X.var()), "auto" 1 / n_features; the number is fixed at `fit`.
     degree : int, default=3
@@ -46,8 +46,8 @@ class KernelKNeighborsClassifier(ClassifierMixin, MultiOutputMixin, KernelNeighb
         Keyword arguments of a callable.
     algorithm : {"auto", "brute", "tree"}, default="auto"
         "tree" is scikit-learn's `KDTree`, for kernels that fall with a Euclidean or absolute distance (RBF,
-        Laplacian, Matérn, rational quadratic) and for the linear kernel; "auto" takes it for few features and many
-        rows. Results are the same.
+        Laplacian, Matérn, rational quadratic) and for the linear kernel; "auto" takes it for few features
+        and many rows. Results are the same.
     n_jobs : int or None, default=None
         Threads: None is OpenMP's setting or the cores available, −1 all cores.
 
@@ -72,9 +72,10 @@ class KernelKNeighborsClassifier(ClassifierMixin, MultiOutputMixin, KernelNeighb
 
     Notes
     -----
-    No n×m matrix is formed. Where the kernel falls with a plain distance of the samples, neighbours are those of the
-    plain distance, which keeps its order where kernel values are equal to all digits. A squared distance that is
-    negative by rounding is 0; one that is negative beyond rounding is an error, as the kernel has no feature space.
+    No n×m matrix is formed. Where the kernel falls with a plain distance of the samples, neighbours are
+    those of the plain distance, which keeps its order where kernel values are equal to all digits. A squared
+    distance that is negative by rounding is 0; one that is negative beyond rounding is an error, as the
+    kernel has no feature space.
 
     References
     ----------
@@ -200,8 +201,8 @@ class KernelKNeighborsClassifier(ClassifierMixin, MultiOutputMixin, KernelNeighb
 class KernelKNeighborsRegressor(MultiOutputMixin, RegressorMixin, KernelNeighbors):
     """Means of the nearest training targets in a kernel's feature space.
 
-    The squared distance is k(x, x) − 2k(x, z) + k(z, z), for any kernel. Equal distances are taken in the order
-    of the training rows.
+    The squared distance is k(x, x) − 2k(x, z) + k(z, z), for any kernel. Equal distances are taken in the
+    order of the training rows.
 
     Parameters
     ----------
@@ -339,7 +340,7 @@ def _labels(y, n, owner):
         )
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn(
-            "A column-vector y was passed when a 1d array was expected; pass y.ravel(), of shape (n_samples,)",
+            "A column-vector y was passed when a 1d array was expected: y.ravel() has the shape (n_samples,)",
             DataConversionWarning,
             stacklevel=3,
         )
@@ -351,6 +352,6 @@ def _check_some(weights):
     if weights is not None and not (ok := weights.any(axis=1)).all():
         i = int(np.argmin(ok))
         raise ValueError(
-            f"all neighbours of row {i} have the weight 0, so that none counts; let weights(distances) be positive "
-            "for some of them"
+            f"all neighbours of row {i} have the weight 0, so that none counts; let weights(distances) be "
+            "positive for some of them"
         )

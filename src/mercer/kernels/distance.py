@@ -1,7 +1,8 @@
 """Kernels whose distance in feature space grows with a plain distance of the samples.
 
-Place on the way: ``program`` → **distance** → ``estimators``, whose search for neighbours then needs no kernel
-values: the order is that of the plain distance, and digits that k(x, x) − 2k(x, z) + k(z, z) cancels are kept.
+Place on the way: ``program`` → **distance** → ``estimators``, whose search for neighbours then needs no
+kernel values: the order is that of the plain distance, and digits that k(x, x) − 2k(x, z) + k(z, z) cancels
+are kept.
 """
 
 from dataclasses import dataclass, replace
@@ -159,8 +160,12 @@ def distance_form(program, n_features):
     weight = leaf.weight.value(program.params, leaf.view.n_features(n_features))
     leaf = replace(leaf, weight=None)
     if len(weight) and np.all(weight == weight[0]):
-        factor = float(weight[0]) ** (2 if leaf.kind == LeafKind.SQDIST else 1)
-        return DistanceForm(leaf, None, factor, chain) if 0 < factor < np.inf else None
+        # Without weights distances of whole numbers are exact; extreme scales are applied before squares are
+        # taken.
+        if 1e-50 < weight[0] < 1e50:
+            return DistanceForm(
+                leaf, None, float(weight[0]) ** (2 if leaf.kind == LeafKind.SQDIST else 1), chain
+            )
     return DistanceForm(leaf, weight, 1.0, chain)
 
 
