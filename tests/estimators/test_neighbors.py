@@ -32,6 +32,7 @@ from mercer.kernels import (
     Spectrum,
 )
 from mercer.kernels.distance import distance_form
+from mercer.kernels.program import LeafKind
 
 MACHINES = [KernelKNeighborsClassifier, KernelKNeighborsRegressor]
 both = pytest.mark.parametrize("machine", MACHINES)
@@ -318,6 +319,27 @@ class TestBounds:
         assert used == [np.float32, np.float64]
         D = ((X[:, None] - X) ** 2).sum(-1)
         np.testing.assert_array_equal(indices, brute_force(D, 3)[1])
+
+    @pytest.mark.parametrize("kind", ["low rank", "noise", "grid", "near ties", "far"])
+    def test_fewer_features_decide_alike(self, kind, rng, monkeypatch):
+        monkeypatch.setattr(_nearest, "_WIDE_WORK", 0.0)
+        X = rng.normal(size=(900, 5)) @ rng.normal(size=(5, 400)) + 0.1 * rng.normal(size=(900, 400))
+        if kind == "noise":
+            X = rng.normal(size=X.shape)
+        elif kind == "grid":
+            X = np.rint(X / 4)
+        elif kind == "near ties":
+            X = rng.normal(size=(30, 400))[rng.integers(0, 30, 900)] + 1e-9 * rng.normal(size=X.shape)
+        elif kind == "far":
+            X = X + 1e7
+        raw = (LeafKind.SQDIST, X, X, None)
+        expected = _nearest.by_plain_distance(raw, 7, 0, 1, np.float64)
+        bounded = _nearest._Bounded(raw, np.float32).reduced(66)
+        lower = bounded.search(raw, 7, slice(0, 900), 0, 2)
+        chosen = _nearest.by_plain_distance(raw, 7, 0, 2)
+        for got in (lower[:2], chosen):
+            np.testing.assert_array_equal(got[1], expected[1])
+            np.testing.assert_array_equal(got[0], expected[0])
 
     def test_rows_out_of_any_range_are_compared_as_they_are(self):
         X = np.array([[1e308, 0.0], [-1e308, 0.0], [0.0, 1.0]])

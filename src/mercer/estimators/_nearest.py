@@ -94,9 +94,8 @@ class _Bounded:
                 centre = right[:: max(1, len(right) // 256)].mean(axis=0, dtype=np.float64)
         most = max(_largest(F, centre, weight) for F in ((right,) if left is right else (left, right)))
         #: Without a scale nothing is bounded, and every distance is taken of the raw rows.
-        self.lost = not most < 1e300
-        factor = np.ldexp(1.0, -int(np.frexp(most)[1])) if most > 0 and not self.lost else 1.0
-        self.lost |= not 0 < factor**2 < np.inf
+        self.lost = not (most == 0 or 1e-150 < most < 1e150)
+        factor = 1.0 if most == 0 or self.lost else float(np.ldexp(1.0, -int(np.frexp(most)[1])))
         self.scale = 1.0 if self.lost else factor**2 if self.product else factor
         scales = np.full(right.shape[1], 0.0 if self.lost else factor)
         scales = scales if weight is None else scales * weight
@@ -140,8 +139,8 @@ class _Bounded:
         """The same bounded from below by fewer features; None if none would do.
 
         Along p orthonormal directions, with the norm of the rest as one more feature: ‖x − z‖² ≥ ‖Px − Pz‖² +
-        (r_x − r_z)². Norms stay, so that the same bounds hold; r comes from a difference of squares that is off
-        by η²‖x‖² at most, which moves (r_x − r_z)² by less than 5η times the norms' sum.
+        (r_x − r_z)². Norms stay, so that the same bounds hold; r comes from a difference of squares that is
+        off by η²‖x‖² at most, which moves (r_x − r_z)² by less than 5η times the norms' sum.
         """
         d = self.right.shape[1]
         sample = self.right[:: max(1, len(self.right) // _SAMPLE)].astype(np.float64)
@@ -228,7 +227,7 @@ def by_plain_distance(raw, k, skip=-1, n_threads=None, dtype=None):
         float64, those of the form's leaf.
     indices : ndarray of shape (n, k)
     """
-    n, m = raw[1].shape[0], raw[2].shape[0]
+    n = raw[1].shape[0]
     bounded = _Bounded(raw, np.float32 if dtype is None else dtype)
     if dtype is not None or n <= 4 * _PROBE:
         return bounded.search(raw, k, slice(0, n), skip, n_threads)[:2]
