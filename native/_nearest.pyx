@@ -57,8 +57,8 @@ cdef extern from "nearest.h" nogil:
 
     int mercer_nearest(MercerNearest *job, double pause_after, int n_threads) noexcept
     void mercer_nearest_end(MercerNearest *job) noexcept
-    void mercer_nearest_pairs(const MercerNearest *job, ptrdiff_t n, ptrdiff_t p, const int32_t *at, double *out,
-                              int n_threads) noexcept
+    void mercer_nearest_pairs(const MercerNearest *job, ptrdiff_t n, ptrdiff_t p, const int32_t *at,
+                              double *out, int n_threads) noexcept
 
 # Seconds after which a loop comes back to look for signals.
 cdef double PAUSE_AFTER = 0.05

@@ -441,7 +441,7 @@ class TestConventions:
         assert set(model.predict([[5.0], [1.0]]).tolist()) == {4}
 
     def test_the_tree_is_taken_for_few_features_and_many_rows(self, rng):
-        X = rng.normal(size=(3000, 2))
+        X = rng.normal(size=(10000, 2))
         assert searched(X, 1).algorithm_used_ == "tree"
         for other in (X[:100], np.hstack([X] * 10), sp.csr_array(X)):
             assert searched(other, 1).algorithm_used_ == "brute"

@@ -17,7 +17,7 @@ __all__ = ["KernelNeighbors", "combine_weights"]
 
 _ALGORITHMS = ("auto", "brute", "tree")
 # A tree wins up to so many features, from so many rows on.
-_TREE_FEATURES, _TREE_ROWS = 8, 2000
+_TREE_FEATURES, _TREE_ROWS = 3, 10000
 
 
 class KernelNeighbors(KernelEstimator):
