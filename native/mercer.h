@@ -152,6 +152,11 @@ typedef struct {
                        const void *down, void *low, MercerExtremes *found);
     ptrdiff_t (*smo_partner)(ptrdiff_t n, double F_i, double K_ii, double floor, const void *row, const void *diagonal,
                              const void *low, double *gained);
+    /* nearest.inc: entries of a tile's row at or below `most`, and the distance of two raw rows of T */
+    ptrdiff_t (*near_scan)(const void *values, const void *columns, ptrdiff_t n, double coefficient, double most,
+                           int32_t *found);
+    double (*near_pair)(int kind, const MercerFeatures *left, ptrdiff_t i, const MercerFeatures *right, ptrdiff_t j,
+                        const double *weight, ptrdiff_t d);
     int (*simd)(int function, const void *x, void *y, ptrdiff_t n);
     /* float64 only */
     size_t (*adjoint_bytes)(const MercerAdjoint *job);

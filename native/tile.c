@@ -44,6 +44,8 @@
         .smo_add = N(smo_add),                                             \
         .smo_update = N(smo_update),                                       \
         .smo_partner = N(smo_partner),                                     \
+        .near_scan = N(near_scan),                                         \
+        .near_pair = N(near_pair),                                         \
         .simd = N(simd),                                                   \
         .adjoint_bytes = of_adjoint_bytes,                                 \
         .adjoint_rows = of_adjoint_rows,                                   \
@@ -84,6 +86,7 @@ MERCER_INLINE vf64 half_min_f64(vf64 a, vf64 b) { return min_f64(a, b); }
 #define N(name) name##_f64
 #include "tile.inc"
 #include "smo.inc"
+#include "nearest.inc"
 #include "adjoint.inc"
 MERCER_TABLE(adjoint_bytes, adjoint_rows);
 #undef T
@@ -103,4 +106,5 @@ MERCER_TABLE(adjoint_bytes, adjoint_rows);
 #define N(name) name##_f32
 #include "tile.inc"
 #include "smo.inc"
+#include "nearest.inc"
 MERCER_TABLE(NULL, NULL); /* derivatives are taken in float64 */

@@ -42,7 +42,7 @@ ORDER = [
 # Imports to the right that are due when a method is called: where the way closes on itself.
 DEFERRED = {("mercer.kernels.base", "mercer.gram")}
 
-COMPILED = ["mercer._cholesky", "mercer._dual", "mercer._gram"]
+COMPILED = ["mercer._cholesky", "mercer._dual", "mercer._gram", "mercer._nearest"]
 
 
 def module_name(path):

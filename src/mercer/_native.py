@@ -1,6 +1,6 @@
 """The only importer of compiled code: programs on tiles, and Cholesky factors by tiles.
 
-Place on the way: ``kernels``, ``gram``, ``solvers`` → **_native** → ``_gram``, ``_cholesky`` (compiled).
+Place on the way: ``kernels``, ``gram``, ``solvers`` → **_native** → ``_gram``, ``_cholesky``, … (compiled).
 Dtypes, layouts and thread counts are settled here; the compiled modules get buffers that fit.
 """
 
@@ -34,6 +34,8 @@ __all__ = [
     "matmul_parts",
     "matrix_add_rows",
     "matrix_square",
+    "nearest",
+    "nearest_pairs",
     "openmp",
     "pull",
     "pull_push",
@@ -62,7 +64,7 @@ def _idle_threads_sleep():
 
 
 with _idle_threads_sleep():
-    from mercer import _cholesky, _dual, _gram
+    from mercer import _cholesky, _dual, _gram, _nearest
 
 isa, isas, openmp = _gram.isa, _gram.isas, _gram.openmp
 
@@ -396,3 +398,90 @@ def dual(
         run, matrix, diagonal, linear, lower, upper, jobs, beta, field, float(tol), int(max_iter), share,
         bool(shrinking), on_step, threads,
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------- neighbours
+
+# Candidates of the rows of one task, in bytes; and tasks that are enough for the threads.
+_CANDIDATE_BYTES, _TASKS = 2**24, 32
+
+
+def _shares(n, m, k, dtype):
+    """Rows of a strip and columns of a part; they depend on the problem alone."""
+    tile = _nearest.tile(np.dtype(dtype))
+    strip = min(tile, _CANDIDATE_BYTES // (32 * (2 * k + 64)), -(-n // _TASKS))
+    strip = max(8, -(-strip // 8) * 8)
+    strip = min(tile, max(strip, 48 if k < 1000 else 8))
+    n_parts = max(1, min(-(-_TASKS // -(-n // strip)), m // (8 * tile)))
+    return strip, -(-m // n_parts // tile) * tile
+
+
+def nearest(
+    program, left, right, k, *, rows, columns, row_error, coefficient=-2.0, skip=-1, bounds=None, raw=None,
+    tolerance=(-1.0, 0.0), blocks=None, n_threads=None,
+):  # fmt: skip
+    """The k columns of the least score for each row, without an n×m array; ties go to the first column.
+
+    By kernel values v the score is ``(rows + columns) − 2v``; with `bounds` it is the distance of `raw`
+    rows, and tiles tell what it is at least: ``rows − row_error + columns + coefficient · v``, in units of
+    it times the scale.
+
+    Parameters
+    ----------
+    program, left, right, blocks, n_threads
+        As in `gram`; a program without operations is its first leaf.
+    k : int
+        At most m, or m − 1 with `skip`.
+    rows, row_error : ndarray of shape (n,)
+    columns : ndarray of shape (m,)
+    coefficient : float
+    skip : int
+        The column that row 0 leaves out, row 1 the next, …; negative for none.
+    bounds : tuple or None
+        Widths of the columns' bounds (m,), or None where they are lower bounds only, and the scale.
+    raw : tuple or None
+        (kind, left, right, weight): rows whose distances decide.
+    tolerance : tuple
+        (a, b): a score below −(a (|rows| + |columns|) + b) is reported, others are cut at 0. With a negative
+        a scores may have any sign.
+
+    Returns
+    -------
+    scores : ndarray of shape (n, k)
+    indices : ndarray of shape (n, k)
+        Both in the order of (score, index).
+    n_exact : int
+        Pairs whose raw distance was taken.
+    bad : tuple or None
+        (row, column, score) of the first score that rounding does not explain.
+    """
+    dtype = _dtype(left)
+    n, m = left.n, right.n
+    threads = _count_threads(n_threads)
+    run = _gram.Run(program, left, right, False, blocks, dtype, threads, cancels=None)
+    search = _nearest.Search()
+    if raw is not None:
+        search.set_raw(*raw)
+        search.set_bounds(*bounds)
+    search.set_tolerance(*tolerance)
+    strip, part = _shares(n, m, k, dtype)
+    n_parts = -(-m // part)
+    scores, indices = np.empty((n, n_parts, k)), np.empty((n, n_parts, k), dtype=np.int32)
+    n_exact, bad = search.search(
+        run, k, (strip, part), skip, coefficient, rows, columns, row_error, scores, indices, threads
+    )
+    scores, indices = scores.reshape(n, -1), indices.reshape(n, -1).astype(np.intp)
+    if n_parts > 1:
+        indices[indices < 0] = m  # what a part had too few of comes last
+        order = np.lexsort((indices, scores), axis=-1)[:, :k]
+        scores, indices = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
+    return scores, indices, n_exact, bad
+
+
+def nearest_pairs(raw, indices, n_threads=None):
+    """Distances of row i of the left `raw` rows and right rows ``indices[i]``, as in `nearest`."""
+    search = _nearest.Search()
+    search.set_raw(*raw)
+    out = np.empty(indices.shape)
+    search.pairs(np.ascontiguousarray(indices, dtype=np.int32), out, _count_threads(n_threads))
+    return out

@@ -1,0 +1,168 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The k nearest columns of each row of a kernel program.
+
+`mercer._native` is the only importer. nearest.c searches; this module describes arrays to it, and looks for
+signals when it pauses.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
+
+import numpy as np
+
+cdef extern from "mercer.h" nogil:
+    int MERCER_PAUSED
+
+    ctypedef struct MercerRun:
+        pass
+
+    ctypedef struct MercerTable:
+        ptrdiff_t tile
+
+    ctypedef struct MercerFeatures:
+        const void *values
+        ptrdiff_t row_stride, col_stride, n
+        const int32_t *indices
+        const int64_t *indptr
+
+    const MercerTable *mercer_table(int is_float32) noexcept
+    int mercer_openmp() noexcept
+
+cdef extern from "nearest.h" nogil:
+    ctypedef struct MercerNearest:
+        const MercerRun *run
+        const MercerTable *table
+        int bounds
+        ptrdiff_t k, strip, n_parts, part, skip
+        double coefficient
+        const void *columns
+        const double *rows
+        const double *row_error
+        double tolerance, slack
+        const double *column_values
+        const float *width
+        double scale
+        const MercerTable *raw
+        int kind
+        ptrdiff_t d
+        MercerFeatures left, right
+        const double *weight
+        double *scores
+        int32_t *indices
+        int64_t n_exact
+        ptrdiff_t bad_row, bad_column
+        double bad_score
+
+    int mercer_nearest(MercerNearest *job, double pause_after, int n_threads) noexcept
+    void mercer_nearest_end(MercerNearest *job) noexcept
+    void mercer_nearest_pairs(const MercerNearest *job, ptrdiff_t n, ptrdiff_t p, const int32_t *at,
+                              double *out, int n_threads) noexcept
+
+# Seconds after which a loop comes back to look for signals.
+cdef double PAUSE_AFTER = 0.05
+
+
+def openmp():
+    """The OpenMP version that this module was compiled with."""
+    return mercer_openmp()
+
+
+def tile(dtype):
+    """Rows and columns of a tile."""
+    return mercer_table(dtype == np.float32).tile
+
+
+cdef class Search:
+    """One search: its arrays, and what nearest.c reads of them."""
+
+    cdef MercerNearest job
+    cdef list kept
+
+    def __cinit__(self):
+        memset(&self.job, 0, sizeof(self.job))
+        self.kept = []
+
+    cdef const void *_keep(self, array, dtype) except? NULL:
+        array = np.ascontiguousarray(array, dtype=dtype)
+        self.kept.append(array)
+        cdef const unsigned char[::1] memory = array.reshape(-1).view(np.uint8)
+        return &memory[0] if memory.shape[0] else NULL
+
+    cdef int _set_side(self, MercerFeatures *side, features) except -1:
+        side.n = features.shape[0]
+        if isinstance(features, np.ndarray):
+            side.values = self._keep(features, features.dtype)
+            side.row_stride, side.col_stride = features.shape[1], 1
+            return 0
+        side.values = self._keep(_never_empty(features.data), features.dtype)
+        side.indices = <const int32_t *>self._keep(_never_empty(features.indices), np.int32)
+        side.indptr = <const int64_t *>self._keep(features.indptr, np.int64)
+        return 0
+
+    def set_raw(self, int kind, left, right, weight):
+        """The rows whose distances decide: both dense, or both CSR, of one dtype."""
+        self.job.kind, self.job.d = kind, left.shape[1]
+        self.job.raw = mercer_table(left.dtype == np.float32)
+        self._set_side(&self.job.left, left)
+        self._set_side(&self.job.right, right)
+        if weight is not None:
+            self.job.weight = <const double *>self._keep(weight, np.float64)
+
+    def set_bounds(self, width, double scale):
+        """The columns' widths of bounds (None: only lower ones), and a distance's factor in the tiles."""
+        self.job.bounds, self.job.scale = 1, scale
+        if width is not None:
+            self.job.width = <const float *>self._keep(width, np.float32)
+
+    def set_tolerance(self, double tolerance, double slack):
+        """Below what a squared distance is an error of the kernel."""
+        self.job.tolerance, self.job.slack = tolerance, slack
+
+    def search(self, run, ptrdiff_t k, shape, ptrdiff_t skip, double coefficient, rows, columns, row_error,
+               double[:, :, ::1] scores, int32_t[:, :, ::1] indices, int n_threads):
+        """Fill scores and indices (n, n_parts, k); `shape` is (rows of a strip, columns of a part).
+
+        Returns the number of distances that were taken of raw rows, and (row, column, score) or None.
+        """
+        cdef int status = MERCER_PAUSED
+        dtype = run.dtype
+        self.job.table = mercer_table(dtype == np.float32)
+        self.job.run = <const MercerRun *>PyCapsule_GetPointer(run.capsule(), b"MercerRun")
+        self.kept.append(run)
+        self.job.k, self.job.skip, self.job.coefficient = k, skip, coefficient
+        self.job.strip, self.job.part = shape
+        self.job.n_parts = scores.shape[1]
+        self.job.rows = <const double *>self._keep(rows, np.float64)
+        self.job.row_error = <const double *>self._keep(row_error, np.float64)
+        self.job.column_values = <const double *>self._keep(columns, np.float64)
+        self.job.columns = self._keep(np.append(columns, np.zeros(self.job.table.tile)), dtype)
+        self.job.scores, self.job.indices = &scores[0, 0, 0], &indices[0, 0, 0]
+        self.job.bad_row, self.job.bad_column = -1, -1
+        try:
+            while status == MERCER_PAUSED:
+                with nogil:
+                    status = mercer_nearest(&self.job, PAUSE_AFTER, n_threads)
+                PyErr_CheckSignals()
+        finally:
+            mercer_nearest_end(&self.job)
+        if status:
+            raise MemoryError(f"no memory for the candidates of {k} neighbours")
+        bad = None
+        if self.job.bad_row >= 0:
+            bad = self.job.bad_row, self.job.bad_column, self.job.bad_score
+        return self.job.n_exact, bad
+
+    def pairs(self, const int32_t[:, ::1] at, double[:, ::1] out, int n_threads):
+        """Fill out (n, p) with the distances of row i and the columns at (n, p)."""
+        cdef ptrdiff_t n = at.shape[0], p = at.shape[1]
+        if n * p == 0:
+            return
+        with nogil:
+            mercer_nearest_pairs(&self.job, n, p, &at[0, 0], &out[0, 0], n_threads)
+
+
+def _never_empty(array):
+    """A buffer that has an address; CSR without entries has none to read."""
+    return array if len(array) else np.zeros(1, array.dtype)
