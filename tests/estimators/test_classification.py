@@ -1,0 +1,507 @@
+"""Classifiers that minimise a cost: against scikit-learn, labels, weights, forms of input, conduct."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+
+from mercer.estimators import _cost_problem
+from mercer.estimators.classification import KernelLogisticRegression, SquaredMarginClassifier
+from mercer.kernels import RBF, Linear, SetIntersection, Spectrum
+
+CLASSIFIERS = [
+    KernelLogisticRegression(),
+    SquaredMarginClassifier(),
+    SquaredMarginClassifier(multiclass="joint"),
+]
+every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=str)
+intercepts = pytest.mark.parametrize("fit_intercept", [True, False])
+
+
+def fresh(classifier, **params):
+    return clone(classifier).set_params(**params)
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.normal(size=(60, 3))
+    y = np.digitize(X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=60), [-0.7, 0.7])
+    return X, y, rng.normal(size=(25, 3))
+
+
+def standardised(name):
+    loaders = {"cancer": load_breast_cancer, "iris": load_iris, "wine": load_wine, "digits": load_digits}
+    X, y = loaders[name](return_X_y=True)
+    X = X[::3] if len(X) > 200 else X
+    y = y[::3] if len(y) > 200 else y
+    scale = X.std(axis=0)
+    return (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0), y
+
+
+class TestAgainstScikitLearn:
+    @intercepts
+    @pytest.mark.parametrize("name", ["cancer", "iris", "wine"])
+    @pytest.mark.parametrize("alpha", [1.0, 0.05])
+    def test_a_linear_kernel_is_logistic_regression(self, name, alpha, fit_intercept):
+        X, y = standardised(name)
+        model = KernelLogisticRegression(alpha, kernel="linear", fit_intercept=fit_intercept).fit(X, y)
+        reference = LogisticRegression(
+            C=1 / (2 * alpha), solver="newton-cholesky", tol=1e-10, max_iter=1000, fit_intercept=fit_intercept
+        ).fit(X, y)
+        assert model.converged_
+        expected = reference.decision_function(X)
+        np.testing.assert_allclose(model.decision_function(X), expected, atol=1e-6 * np.abs(expected).max())
+        np.testing.assert_allclose(model.predict_proba(X), reference.predict_proba(X), atol=1e-6)
+        coefficients = model.X_fit_.T @ model.dual_coef_
+        size = np.abs(reference.coef_).max()
+        np.testing.assert_allclose(
+            coefficients.T.reshape(reference.coef_.shape), reference.coef_, atol=1e-6 * size
+        )
+        np.testing.assert_allclose(np.ravel(model.intercept_), reference.intercept_, atol=1e-5)
+
+    @pytest.mark.parametrize("solver", ["newton", "lbfgs"])
+    def test_solvers_agree_on_digits(self, solver):
+        X, y = (each[:300] for each in standardised("digits"))
+        options = {"alpha": 0.1, "random_state": 0}
+        model = KernelLogisticRegression(solver=solver, **options).fit(X, y)
+        auto = KernelLogisticRegression(**options).fit(X, y)
+        assert model.converged_
+        assert model.solver_used_ == solver
+        assert 0 <= auto.duality_gap_ <= 1e-12 * auto.objective_
+        np.testing.assert_allclose(model.objective_, auto.objective_, rtol=1e-8)
+        np.testing.assert_allclose(model.predict_proba(X), auto.predict_proba(X), atol=1e-4)
+
+    @every_classifier
+    @pytest.mark.parametrize("solver", ["gd", "sgd"])
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    def test_descent_comes_near_and_keeps_its_history(self, classifier, solver, data):
+        X, y, _ = data
+        model = fresh(classifier, solver=solver, random_state=0).fit(X, y)
+        exact = clone(classifier).fit(X, y)
+        assert model.solver_used_ == solver
+        np.testing.assert_allclose(np.sum(model.objective_), np.sum(exact.objective_), rtol=1e-2)
+        histories = model.history_ if isinstance(model.history_, list) else [model.history_]
+        for history in histories:
+            assert history["objective"][-1] < history["objective"][0]
+            assert len(history["objective"]) == len(history["step"]) + 1
+        assert not hasattr(model.set_params(solver="auto").fit(X, y), "history_")
+
+    def test_multiclass_forms_of_the_squared_margin(self, data):
+        X, y, Z = data
+        rest = SquaredMarginClassifier(0.1, gamma=0.5).fit(X, y)
+        for k in range(3):
+            alone = SquaredMarginClassifier(0.1, gamma=0.5).fit(X, y == k)
+            np.testing.assert_allclose(rest.decision_function(Z)[:, k], alone.decision_function(Z), atol=1e-6)
+            np.testing.assert_allclose(rest.objective_[k], alone.objective_, rtol=1e-12)
+        joint = SquaredMarginClassifier(0.1, gamma=0.5, multiclass="joint").fit(X, y)
+        np.testing.assert_allclose(joint.dual_coef_.sum(axis=1), 0, atol=1e-8)
+        assert np.ndim(joint.objective_) == 0
+        # Beyond the margin coefficients are 0.
+        beyond = np.where(y[:, None] == np.arange(3), 1, -1) * rest.decision_function(X) > 1 + 1e-6
+        assert beyond.any()
+        assert not rest.dual_coef_[beyond].any()
+
+
+class TestLabels:
+    def test_g10_one_class(self):
+        for classifier in CLASSIFIERS:
+            with pytest.raises(
+                ValueError, match=r"number of classes has to be greater than one; got 1 class"
+            ):
+                clone(classifier).fit([[0.0], [1.0]], ["a", "a"])
+
+    @every_classifier
+    @pytest.mark.parametrize("labels", [[False, True], ["no", "yes"], [3, 7], [-1.0, 1.0]], ids=str)
+    def test_g10_labels_come_back_with_their_type(self, classifier, labels):
+        model = fresh(classifier, gamma=1.0).fit([[-1.0], [1.0]], labels)
+        predicted = model.predict([[2.0], [-2.0]])
+        assert predicted.tolist() == labels[::-1]
+        assert predicted.dtype == np.array(labels).dtype
+        assert model.classes_.tolist() == labels
+
+    def test_g10_probabilities_of_a_known_problem(self):
+        model = KernelLogisticRegression(0.5, kernel="linear", fit_intercept=False).fit(
+            [[-1.0], [1.0]], [0, 1]
+        )
+        np.testing.assert_allclose(
+            model.predict_proba([[-1.0], [1.0]])[:, 1], [0.3374158071711997, 0.6625841928288003], atol=1e-9
+        )
+
+    def test_g10_softmax_of_very_negative_scores(self, data):
+        X, y, _ = data
+        model = KernelLogisticRegression(gamma=0.5).fit(X, y)
+        model._decisions = lambda X: np.array([[-1000.0, -1001.0, -1002.0]])
+        expected = [[0.6652409557748219, 0.24472847105479764, 0.09003057317038046]]
+        np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-12)
+
+    @pytest.mark.parametrize("n_classes", [2, 3])
+    def test_predictions_are_of_the_largest_probability(self, data, n_classes):
+        X, y, Z = data
+        y = np.array(["a", "b", "c"])[y % n_classes]
+        model = KernelLogisticRegression(1e-4, gamma=0.5).fit(X, y)
+        p = model.predict_proba(Z)
+        np.testing.assert_array_equal(model.predict(Z), model.classes_[np.argmax(p, axis=1)])
+        np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
+        np.testing.assert_allclose(np.exp(model.predict_log_proba(Z)), p, rtol=1e-12)
+        f = model.decision_function(Z)
+        order = f > 0 if n_classes == 2 else np.argmax(f, axis=1)
+        np.testing.assert_array_equal(model.predict(Z), model.classes_[np.asarray(order, dtype=int)])
+
+    def test_certain_rows_have_finite_logarithms(self, data):
+        X, y, _ = data
+        for targets in (y, y > 0):
+            model = KernelLogisticRegression(gamma=0.5).fit(X, targets)
+            large = np.array([[2e3, 0.0, -2e3]]) if targets is y else np.array([2e3])
+            model._decisions = lambda X, large=large: large
+            assert np.isfinite(model.predict_log_proba(X)).all()
+            assert model.predict_proba(X).max() == 1.0
+
+    def test_the_squared_margin_has_no_probabilities(self):
+        assert not hasattr(SquaredMarginClassifier(), "predict_proba")
+
+    @every_classifier
+    def test_continuous_labels(self, classifier, data):
+        X, _, _ = data
+        with pytest.raises(ValueError, match="continuous"):
+            clone(classifier).fit(X, X[:, 0])
+
+
+class TestWeights:
+    @every_classifier
+    @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+    def test_g11_weight_0_is_a_row_less_and_2_a_row_more(self, classifier, data, form, rng):
+        X, y, Z = data
+        w = rng.integers(0, 3, size=60)
+        rows = np.repeat(np.arange(60), w)
+        weighted = clone(classifier).fit(form(X), y, w)
+        repeated = clone(classifier).fit(form(X[rows]), y[rows])
+        np.testing.assert_allclose(weighted.decision_function(Z), repeated.decision_function(Z), atol=1e-6)
+        np.testing.assert_allclose(weighted.objective_, repeated.objective_, rtol=1e-9)
+        assert len(weighted.X_fit_[:].shape) == 2
+        assert weighted.X_fit_.shape[0] == np.count_nonzero(w)
+
+    @every_classifier
+    def test_g12_balanced_goes_by_weights(self, classifier):
+        X, y = np.array([[0.0], [1], [2], [3], [4]]), [0, 0, 0, 1, 1]
+        model = fresh(classifier, gamma=0.5, class_weight="balanced")
+        expected = {
+            None: [0.8333333333333334, 1.25],
+            (2, 1, 0, 3, 0): [1.0, 1.0],
+            (1, 1, 1, 4, 2): [1.5, 0.75],
+        }
+        for weights, factors in expected.items():
+            model.fit(X, y, weights)
+            np.testing.assert_allclose(model.class_weight_, factors, rtol=1e-12)
+        rows = np.repeat(np.arange(5), [1, 1, 1, 4, 2])
+        repeated = clone(model).fit(X[rows], np.array(y)[rows])
+        np.testing.assert_allclose(model.decision_function(X), repeated.decision_function(X), atol=1e-7)
+        given = fresh(classifier, gamma=0.5, class_weight={0: 1.5, 1: 0.75}).fit(X, y, [1, 1, 1, 4, 2])
+        np.testing.assert_allclose(model.decision_function(X), given.decision_function(X), atol=1e-7)
+
+    @every_classifier
+    @pytest.mark.parametrize("by", ["sample_weight", "class_weight"])
+    def test_a_class_without_weight_is_never_predicted(self, classifier, data, by):
+        X, y, Z = data
+        if by == "sample_weight":
+            model = clone(classifier).fit(X, y, (y != 1).astype(float))
+        else:
+            model = fresh(classifier, class_weight={1: 0.0}).fit(X, y)
+        assert model.classes_.tolist() == [0, 1, 2]
+        assert not (model.predict(Z) == 1).any()
+        f = model.decision_function(Z)
+        assert f.shape == (25, 3)
+        assert (f[:, 1] < np.minimum(f[:, 0], f[:, 2])).all()
+        if hasattr(model, "predict_proba"):
+            p = model.predict_proba(Z)
+            assert not p[:, 1].any()
+            alone = KernelLogisticRegression(gamma=model.kernel_.gamma).fit(X[y != 1], y[y != 1])
+            np.testing.assert_allclose(p[:, [0, 2]], alone.predict_proba(Z), atol=1e-6)
+
+    @every_classifier
+    def test_one_class_with_weight(self, classifier, data):
+        X, y, _ = data
+        with pytest.raises(ValueError, match="positive weights belong to the same class"):
+            clone(classifier).fit(X, y, (y == 1).astype(float))
+        with pytest.raises(ValueError, match="sample_weight has no positive entry"):
+            clone(classifier).fit(X, y, np.zeros(60))
+
+
+class TestInput:
+    @every_classifier
+    def test_forms_of_one_matrix(self, classifier, data, tmp_path):
+        X, y, Z = data
+        X, Z = np.where(X > 0, X, 0), np.where(Z > 0, Z, 0)
+        np.save(tmp_path / "X.npy", X)
+        expected = clone(classifier).fit(X, y).decision_function(Z)
+        read_only = X.copy()
+        read_only.flags.writeable = False
+        forms = [np.asfortranarray(X), read_only, np.load(tmp_path / "X.npy", mmap_mode="r"), X.tolist()]
+        forms += [sp.csr_array(X), sp.csc_matrix(X), np.repeat(X, 2, axis=0)[::2]]
+        for form in forms:
+            model = clone(classifier).fit(form, y)
+            np.testing.assert_allclose(model.decision_function(Z), expected, atol=1e-6)
+            np.testing.assert_allclose(model.decision_function(sp.csr_array(Z)), expected, atol=1e-6)
+
+    @every_classifier
+    def test_float32_in_float32_out(self, classifier, data):
+        X, y, Z = data
+        exact = clone(classifier).fit(X, y)
+        model = clone(classifier).fit(X.astype(np.float32), y)
+        single = model.decision_function(Z.astype(np.float32))
+        assert single.dtype == model.dual_coef_.dtype == model.intercept_.dtype == np.float32
+        np.testing.assert_allclose(single, exact.decision_function(Z), atol=1e-4)
+        if hasattr(model, "predict_proba"):
+            assert model.predict_proba(Z.astype(np.float32)).dtype == np.float32
+
+    @every_classifier
+    def test_data_frames_keep_their_names(self, classifier, data):
+        X, y, Z = data
+        frame = pd.DataFrame(X, columns=["a", "b", "c"])
+        model = clone(classifier).fit(frame, pd.Series(y))
+        assert list(model.feature_names_in_) == ["a", "b", "c"]
+        with pytest.raises(ValueError, match="feature names should match"):
+            model.predict(pd.DataFrame(Z, columns=["b", "a", "c"]))
+
+    @every_classifier
+    @pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
+    def test_g09_the_callers_arrays_are_neither_kept_nor_changed(self, classifier, data, kernel):
+        X, y, Z = data
+        queries = Z
+        if kernel == "precomputed":
+            X, queries = RBF(gamma=0.3)(X), RBF(gamma=0.3)(Z, X)
+        w = np.linspace(0.5, 1.5, 60)
+        arrays = [X, y, w]
+        copies = [each.copy() for each in arrays]
+        model = fresh(classifier, kernel=kernel, warm_start=True).fit(X, y, w)
+        before = model.decision_function(queries)
+        for array, copy in zip(arrays, copies, strict=True):
+            np.testing.assert_array_equal(array, copy)
+            array[:] = 1
+        np.testing.assert_array_equal(model.decision_function(queries), before)
+
+    @every_classifier
+    def test_kernels_by_name_expression_function_and_matrix(self, classifier, data):
+        X, y, Z = data
+        expected = fresh(classifier, kernel="rbf", gamma=0.3).fit(X, y).decision_function(Z)
+        kernel = RBF(gamma=0.3)
+
+        def function(x, z, gamma):
+            return np.exp(-gamma * np.sum((x - z) ** 2))
+
+        others = [
+            fresh(classifier, kernel=kernel).fit(X, y).decision_function(Z),
+            fresh(classifier, kernel=function, kernel_params={"gamma": 0.3}).fit(X, y).decision_function(Z),
+            fresh(classifier, kernel="precomputed").fit(kernel(X), y).decision_function(kernel(Z, X)),
+            fresh(classifier, kernel=kernel, memory_budget=1.0).fit(X, y).decision_function(Z),
+        ]
+        for other in others:
+            np.testing.assert_allclose(other, expected, atol=1e-6)
+
+    @every_classifier
+    def test_a_given_matrix_and_rows_without_weight(self, classifier, data):
+        X, y, Z = data
+        kernel, w = RBF(gamma=0.3), (np.arange(60) % 3 > 0).astype(float)
+        model = fresh(classifier, kernel="precomputed").fit(kernel(X), y, w)
+        assert not model.dual_coef_[w == 0].any()
+        alone = fresh(classifier, kernel=kernel).fit(X[w > 0], y[w > 0])
+        np.testing.assert_allclose(
+            model.decision_function(kernel(Z, X)), alone.decision_function(Z), atol=1e-6
+        )
+
+    def test_strings_and_sets(self):
+        words = ["abab", "baba", "abba", "cdcd", "dcdc", "cddc"]
+        model = KernelLogisticRegression(0.1, kernel=Spectrum(2)).fit(words, [0, 0, 0, 1, 1, 1])
+        assert model.predict(["ababab", "cdcdcd"]).tolist() == [0, 1]
+        sets = [{1, 2}, {1, 3}, {7, 8}, {7, 9}]
+        model = SquaredMarginClassifier(0.1, kernel=SetIntersection()).fit(
+            sets, ["low", "low", "high", "high"]
+        )
+        assert model.predict([{1}, {7}]).tolist() == ["low", "high"]
+
+    @every_classifier
+    def test_duplicated_rows_and_opposite_labels(self, classifier):
+        X, y = np.repeat([[0.0], [1.0], [2.0]], 4, axis=0), [0, 0, 1, 1, 0, 1, 0, 1, 0, 0, 0, 0]
+        model = fresh(classifier, gamma=1.0, alpha=1e-6).fit(X, y)
+        assert model.converged_
+        assert np.isfinite(model.decision_function(X)).all()
+        np.testing.assert_allclose(model.decision_function([[0.0], [1.0]]), 0, atol=1e-3)
+
+    @every_classifier
+    def test_one_feature_that_is_constant(self, classifier):
+        model = clone(classifier).fit(np.ones((6, 1)), [0, 0, 0, 0, 1, 1])
+        assert model.predict([[1.0]]).tolist() == [0]
+        if hasattr(model, "predict_proba"):
+            np.testing.assert_allclose(model.predict_proba([[1.0]]), [[2 / 3, 1 / 3]], atol=1e-9)
+
+    @pytest.mark.parametrize(
+        ("params", "error", "match"),
+        [
+            ({"alpha": 0.0}, ValueError, "alpha must be larger than 0"),
+            ({"alpha": np.inf}, ValueError, "alpha must be finite"),
+            ({"alpha": "much"}, TypeError, "alpha must be a number"),
+            ({"solver": "newtn"}, ValueError, "did you mean 'newton'"),
+            ({"class_weight": "balancd"}, ValueError, "did you mean 'balanced'"),
+            ({"class_weight": {5: 1.0}}, ValueError, "not in class_weight"),
+            ({"class_weight": [1, 2]}, TypeError, "class_weight must be a dict"),
+            ({"tol": 0}, ValueError, "tol must be larger than 0"),
+            ({"max_iter": 1.5}, TypeError, "max_iter must be an integer"),
+            ({"approximation": 0}, ValueError, "approximation must be at least 1"),
+            ({"kernel": RBF}, TypeError, r"use RBF\("),
+            ({"fit_intercept": "yes"}, TypeError, "fit_intercept must be True or False"),
+            ({"n_jobs": 0}, ValueError, "number of threads"),
+        ],
+        ids=str,
+    )
+    def test_wrong_parameters_are_named(self, data, params, error, match):
+        X, y, _ = data
+        for classifier in CLASSIFIERS:
+            with pytest.raises(error, match=match):
+                fresh(classifier, **params).fit(X, y)
+
+    def test_nan_and_other_widths(self, data):
+        X, y, Z = data
+        model = KernelLogisticRegression().fit(X, y)
+        X[3, 1] = np.nan
+        with pytest.raises(ValueError, match=r"NaN"):
+            KernelLogisticRegression().fit(X, y)
+        with pytest.raises(ValueError, match="2 features"):
+            model.predict(Z[:, :2])
+        with pytest.raises(NotFittedError):
+            KernelLogisticRegression().predict_proba(Z)
+
+
+class TestConduct:
+    @every_classifier
+    @pytest.mark.parametrize("alpha", [1e12, 1e-10])
+    def test_extreme_alphas(self, classifier, data, alpha):
+        X, y, Z = data
+        if alpha < 1 and isinstance(classifier, SquaredMarginClassifier):
+            alpha = 1e-5  # below, it is a hard margin, and steps are cut at its many kinks
+        model = fresh(classifier, alpha=alpha, gamma=0.5).fit(X, y)
+        assert model.converged_
+        assert np.isfinite(model.decision_function(Z)).all()
+        if alpha > 1:
+            assert (model.predict(Z) == np.bincount(y).argmax()).all()
+        if alpha > 1 and hasattr(model, "predict_proba"):
+            np.testing.assert_allclose(model.predict_proba(Z), [np.bincount(y) / 60] * 25, atol=1e-9)
+        if alpha < 1:
+            assert model.score(X, y) == 1.0
+
+    @every_classifier
+    def test_bits_do_not_depend_on_the_number_of_threads(self, classifier, rng):
+        X = rng.normal(size=(560, 4))
+        y = np.digitize(X[:, 0] + rng.normal(size=560), [-1, 1])
+        options = {"tol": 1e-3, "random_state": 0}
+        fits = [fresh(classifier, n_jobs=n_jobs, **options).fit(X, y) for n_jobs in (1, 2, 3)]
+        for other in fits[1:]:
+            np.testing.assert_array_equal(fits[0].dual_coef_, other.dual_coef_)
+            np.testing.assert_array_equal(fits[0].intercept_, other.intercept_)
+
+    @every_classifier
+    def test_pickles_clones_and_searches(self, classifier, data):
+        X, y, Z = data
+        model = fresh(classifier, kernel=0.5 * RBF(gamma=0.3) + Linear()).fit(X, y)
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(again.decision_function(Z), model.decision_function(Z))
+        assert not hasattr(clone(model), "classes_")
+        start = fresh(classifier, kernel=RBF(gamma=1.0), alpha=0.1)
+        search = GridSearchCV(start, {"kernel__gamma": [1e-6, 0.3]}, cv=3)
+        assert search.fit(X, y).best_params_ == {"kernel__gamma": 0.3}
+
+    @every_classifier
+    def test_falling_short_warns_with_the_figure(self, classifier, data):
+        X, y, _ = data
+        model = fresh(classifier, max_iter=1, alpha=1e-3)
+        with pytest.warns(
+            ConvergenceWarning, match=r"newton\) stopped at a residual of .* short of tol=1.0e-08"
+        ):
+            model.fit(X, y)
+        assert not model.converged_
+        assert np.min(model.duality_gap_) > 0
+
+    @every_classifier
+    def test_a_warm_start_goes_on(self, classifier, data):
+        X, y, Z = data
+        model = fresh(classifier, warm_start=True, gamma=0.5).fit(X, y)
+        first = model.n_iter_
+        decisions = model.decision_function(Z)
+        np.testing.assert_allclose(model.fit(X, y).decision_function(Z), decisions, atol=1e-7)
+        assert model.n_iter_ <= first
+        assert model.n_iter_ == 1
+        other = model.set_params(alpha=0.5).fit(X, y)
+        cold = fresh(classifier, gamma=0.5, alpha=0.5).fit(X, y)
+        np.testing.assert_allclose(other.objective_, cold.objective_, rtol=1e-12)
+        model.fit(X[:40], y[:40])
+        assert model.converged_
+
+    @every_classifier
+    def test_a_failed_or_interrupted_fit_leaves_the_estimator_as_it_was(self, classifier, data, monkeypatch):
+        X, y, Z = data
+        model = clone(classifier).fit(X, y)
+        before, attributes = model.decision_function(Z), set(vars(model))
+        with pytest.raises(ValueError, match="number of classes"):
+            model.fit(X[:10], np.zeros(10))
+
+        def interrupted(*args, **kwargs):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(_cost_problem, "newton", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X[:30], y[:30])
+        assert set(vars(model)) == attributes
+        np.testing.assert_array_equal(model.decision_function(Z), before)
+
+    @every_classifier
+    def test_given_decisions_are_all_that_predictions_need(self, classifier, data):
+        """A path has the decisions of held-out rows, and no model for them."""
+        X, y, Z = data
+        model = clone(classifier).fit(X, y)
+        stand_in = clone(classifier)
+        f = model._decisions(Z)
+        stand_in.classes_, stand_in._decisions = model.classes_, lambda X: f.copy()
+        np.testing.assert_array_equal(stand_in.predict(None), model.predict(Z))
+        np.testing.assert_array_equal(stand_in.decision_function(None), model.decision_function(Z))
+        if hasattr(model, "predict_proba"):
+            np.testing.assert_array_equal(stand_in.predict_proba(None), model.predict_proba(Z))
+
+    def test_what_labels_pose(self, data):
+        _, y, _ = data
+        labels = np.array(["a", "b", "c"])[y]
+        weights = np.where(np.arange(60) < 30, 2.0, -1.0)
+        posed = KernelLogisticRegression(class_weight={"a": 3.0})._posed(labels, weights, 60)
+        np.testing.assert_array_equal(posed.y, y)
+        np.testing.assert_array_equal(posed.weights, np.maximum(weights, 0) * np.where(y == 0, 3.0, 1.0))
+        rest = SquaredMarginClassifier()._posed(labels, None, 60)
+        np.testing.assert_array_equal(rest.y, np.where(y[:, None] == np.arange(3), 1.0, -1.0))
+        assert rest.weights is None
+        two = SquaredMarginClassifier()._posed(labels == "b", None, 60)
+        np.testing.assert_array_equal(two.y, np.where(y == 1, 1.0, -1.0))
+
+    def test_verbose_shows_the_gradient(self, data, capfd):
+        X, y, _ = data
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            KernelLogisticRegression(verbose=True).fit(X, y)
+        shown = "".join(capfd.readouterr())
+        assert "KernelLogisticRegression" in shown
+
+    @pytest.mark.slow
+    def test_a_thousand_tiny_fits_do_not_grow(self, data):
+        import resource
+
+        X, y, _ = data
+        model = KernelLogisticRegression()
+        for _ in range(50):
+            model.fit(X[:12], y[:12] > 0)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(1000):
+            model.fit(X[:12], y[:12] > 0)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4096  # kB
