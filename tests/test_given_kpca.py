@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from mercer.estimators.decomposition import KernelPCA
+from mercer import KernelPCA
 from mercer.kernels import RBF, Linear, Polynomial
 
 # Few rows go to LAPACK whatever is asked for; copies of them, which change no component, to the iteration.

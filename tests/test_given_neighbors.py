@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from mercer.estimators.neighbors import KernelKNeighborsClassifier, KernelKNeighborsRegressor
+from mercer import KernelKNeighborsClassifier, KernelKNeighborsRegressor
 from mercer.kernels import RBF, Linear, Matern, Polynomial
 
 algorithms = pytest.mark.parametrize("algorithm", ["brute", "tree"])

@@ -16,8 +16,7 @@ from functools import partial
 import numpy as np
 from sklearn.decomposition import KernelPCA as ScikitPCA
 
-from mercer import show_versions
-from mercer.estimators.decomposition import KernelPCA
+from mercer import KernelPCA, show_versions
 from mercer.kernels import RBF
 
 from . import _data, _timing

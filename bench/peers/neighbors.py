@@ -14,8 +14,7 @@ from functools import partial
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
-from mercer import show_versions
-from mercer.estimators.neighbors import KernelKNeighborsClassifier
+from mercer import KernelKNeighborsClassifier, show_versions
 
 from . import _data, _timing
 

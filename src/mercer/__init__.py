@@ -10,6 +10,8 @@ from importlib import import_module as _import_module
 __version__ = "0.1.0"
 
 _MODULE_OF = {
+    "KernelKNeighborsClassifier": "mercer.estimators.neighbors",
+    "KernelKNeighborsRegressor": "mercer.estimators.neighbors",
     "KernelLogisticRegression": "mercer.estimators.classification",
     "KernelLogisticRegressionCV": "mercer.model_selection.named",
     "KernelPCA": "mercer.estimators.decomposition",

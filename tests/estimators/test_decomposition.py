@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mercer.estimators.decomposition import KernelPCA
+from mercer import KernelPCA
 from mercer.gram import Gram
 from mercer.kernels import (
     RBF,

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from mercer.estimators.decomposition import KernelPCA
+from mercer import KernelPCA
 from mercer.kernels import RBF, Laplacian, SetIntersection, Spectrum
 
 # Ways to the same components; n = 130 leaves room for blocks of 16.

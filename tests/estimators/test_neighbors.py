@@ -13,9 +13,9 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from mercer import KernelKNeighborsClassifier, KernelKNeighborsRegressor
 from mercer.estimators import _nearest
 from mercer.estimators._neighbors_base import combine_weights
-from mercer.estimators.neighbors import KernelKNeighborsClassifier, KernelKNeighborsRegressor
 from mercer.kernels import (
     RBF,
     ChiSquared,

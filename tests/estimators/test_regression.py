@@ -8,9 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import PoissonRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mercer import SVR, KernelRidge
+from mercer import SVR, KernelRegressor, KernelRidge
 from mercer.estimators import _cost_problem
-from mercer.estimators.regression import KernelRegressor
 from mercer.kernels import RBF, Precomputed
 from mercer.losses import EpsilonInsensitive, Huber, Poisson, Quantile, Squared
 from mercer.solvers.descent import Diverged

@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils import get_tags
 
+from mercer import KernelRegressor
 from mercer.estimators import _cost_problem
-from mercer.estimators.regression import KernelRegressor
 from mercer.kernels import RBF, Laplacian, Linear, Polynomial, Spectrum
 from mercer.losses import EpsilonInsensitive, Huber, Poisson, Quantile, Squared
 

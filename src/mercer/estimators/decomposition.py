@@ -132,7 +132,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer.estimators.decomposition import KernelPCA
+    >>> from mercer import KernelPCA
     >>> from mercer.kernels import RBF
     >>> angle = np.linspace(0, 6, 60)
     >>> X = np.c_[np.cos(angle), np.sin(angle)] * np.repeat([1.0, 3.0], 30)[:, None]

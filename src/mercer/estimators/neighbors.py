@@ -83,7 +83,7 @@ class KernelKNeighborsClassifier(ClassifierMixin, MultiOutputMixin, KernelNeighb
 
     Examples
     --------
-    >>> from mercer.estimators.neighbors import KernelKNeighborsClassifier
+    >>> from mercer import KernelKNeighborsClassifier
     >>> model = KernelKNeighborsClassifier(n_neighbors=1, kernel="rbf", gamma=1.0)
     >>> model.fit([[0.0], [1.0], [4.0]], ["a", "a", "b"]).predict([[3.0]]).tolist()
     ['b']
@@ -246,7 +246,7 @@ class KernelKNeighborsRegressor(MultiOutputMixin, RegressorMixin, KernelNeighbor
 
     Examples
     --------
-    >>> from mercer.estimators.neighbors import KernelKNeighborsRegressor
+    >>> from mercer import KernelKNeighborsRegressor
     >>> model = KernelKNeighborsRegressor(n_neighbors=2, kernel="laplacian", gamma=1.0)
     >>> model.fit([[0.0], [1.0], [4.0]], [0.0, 1.0, 4.0]).predict([[0.25]]).tolist()
     [0.5]

@@ -134,7 +134,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer.estimators.regression import KernelRegressor
+    >>> from mercer import KernelRegressor
     >>> from mercer.losses import Quantile
     >>> X = np.linspace(0, 1, 100)[:, None]
     >>> y = np.sin(6 * X[:, 0]) + 0.3 * np.cos(np.arange(100.0) ** 2)
