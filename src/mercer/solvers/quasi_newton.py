@@ -8,6 +8,9 @@ from scipy.optimize import minimize
 
 __all__ = ["lbfgs"]
 
+#: SciPy gives a line search up where values have no more digits; without its memory it may go on.
+_STARTS = 4
+
 
 class _Coordinates:
     """``a = (Fᵀ F + δ I)^(−1/2) u``, in which the penalty is close to |u|².
@@ -145,9 +148,12 @@ def lbfgs(
             raise StopIteration
 
     cost(x)
-    if cost.seen["gradient"] > tol:
-        options = {"maxiter": limit, "maxfun": 10 * limit, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
-        minimize(cost, x, jac=True, method="L-BFGS-B", callback=callback, options=options)
+    for _ in range(_STARTS):
+        if cost.seen["gradient"] <= tol or count >= limit:
+            break
+        left = limit - count
+        options = {"maxiter": left, "maxfun": 10 * left, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
+        x = minimize(cost, x, jac=True, method="L-BFGS-B", callback=callback, options=options).x
     seen = dict(cost.seen)
     if loss.vector and fit_intercept:
         seen["b"] = seen["b"] - seen["b"].mean()
