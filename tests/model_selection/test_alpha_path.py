@@ -1,5 +1,9 @@
 """All α over all folds: equal to fitting each fold alone; pipelines, one row left out, choices among α."""
 
+import os
+import signal
+import threading
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import FitFailedWarning, UndefinedMetricWarning
 from sklearn.feature_selection import SelectKBest, f_regression
-from sklearn.metrics import r2_score
+from sklearn.metrics import make_scorer, r2_score
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -21,7 +25,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from mercer import KernelRidge, PathCV
+from mercer import KernelLogisticRegression, KernelRegressor, KernelRidge, PathCV, SquaredMarginClassifier
 from mercer.kernels import RBF, Fourier, Linear, Matern
 
 ALPHAS = [1.0, 1e-3, 30.0, 0.05]
@@ -377,11 +381,119 @@ def test_the_callers_arrays_stay():
     np.testing.assert_array_equal(weights, 1)
 
 
-def test_stratified_folds_are_the_default_of_classes():
-    pytest.importorskip("mercer.estimators.classification")
-    from mercer.estimators.classification import KernelLogisticRegression
+def classes(n_classes, n=90, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    return rng.standard_normal((n, 3)) + 1.5 * np.eye(n_classes, 3)[y], np.array(["ant", "bee", "cow"])[y]
 
+
+COSTS = {
+    "softmax of two": (KernelLogisticRegression(), 2),
+    "softmax of three": (KernelLogisticRegression(gamma=0.3, class_weight="balanced"), 3),
+    "no intercept": (KernelLogisticRegression(kernel=RBF(0.5), fit_intercept=False), 3),
+    "squared margin": (SquaredMarginClassifier(class_weight={"ant": 2.0, "bee": 1.0}), 2),
+    "one against the rest": (SquaredMarginClassifier(gamma=0.3), 3),
+    "joint": (SquaredMarginClassifier(gamma=0.3, multiclass="joint"), 3),
+    "pipeline": (make_pipeline(StandardScaler(), KernelLogisticRegression()), 3),
+    "huber": (KernelRegressor("huber"), 0),
+    "poisson": (KernelRegressor("poisson", gamma=0.2), 0),
+}
+
+
+@pytest.mark.parametrize("name", COSTS)
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+def test_costs_are_those_of_fits(name, weighted, monkeypatch, rng):
+    estimator, n_classes = COSTS[name]
+    X, y = classes(n_classes or 3)
+    if not n_classes:
+        y = rng.poisson(np.exp(X[:, 0])).astype(float)
+    weights = rng.choice([0.0, 1.0, 2.0], len(y)) if weighted else None
+    if weighted and name == "pipeline":
+        pytest.skip("the names of its parameters are tested above")
+    # a decision tells far more than a label
+    scoring = {"logistic": "neg_log_loss", "squared": mean_decision()}
+    kind = "squared" if "Squared" in repr(estimator) else "logistic" if n_classes else None
+    search = PathCV(estimator, alphas=[1e-3, 10.0, 0.3], cv=3, scoring=scoring.get(kind))
+    searched(search, X, y, monkeypatch, sample_weight=weights)
+    np.testing.assert_allclose(splits_of(search), by_fits(search, X, y, weights), rtol=1e-5, atol=1e-7)
+    if n_classes:
+        labels = np.array([np.mean(search.predict(X) != y)])
+        assert labels < 0.4
+        assert search.train_error_.shape == search.test_error_.shape == (3, 3)
+
+
+def mean_decision():
+    weigh = np.sin(np.arange(1.0, 500.0))
+
+    def told(y, decisions):
+        d = np.asarray(decisions).reshape(len(y), -1)
+        return float(np.mean(d * weigh[: len(d), None]))
+
+    return make_scorer(told, response_method="decision_function")
+
+
+def test_a_fold_without_a_class_is_fitted_by_itself():
+    X, y = classes(3)
+    cv = [(np.flatnonzero(y != "cow"), np.arange(6)), (np.arange(60), np.arange(60, 90))]
+    search = PathCV(KernelLogisticRegression(), alphas=ALPHAS, cv=cv).fit(X, y)
+    np.testing.assert_allclose(splits_of(search), by_fits(search, X, y), atol=1e-12)
+
+
+def test_a_fold_of_one_class_is_named():
+    X, y = classes(2)
+    order = np.argsort(y, kind="stable")
+    with pytest.raises(ValueError, match=r"the training rows of fold 0 are all of class 'bee'; stratify"):
+        PathCV(KernelLogisticRegression(), alphas=ALPHAS, cv=KFold(2)).fit(X[order], y[order])
+
+
+def test_continuous_labels():
+    X, _ = classes(2)
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        PathCV(KernelLogisticRegression(), alphas=ALPHAS, cv=KFold(3)).fit(X, X[:, 0])
+
+
+def test_grids_of_costs_from_the_spectrum():
+    X, y = classes(2, 40)
+    search = PathCV(SquaredMarginClassifier(), cv=3).fit(X, y)
+    assert len(search.cv_results_["params"]) == 22
+    targets = np.random.default_rng(0).poisson(3.0, 40).astype(float)
+    assert PathCV(KernelRegressor("poisson"), cv=3).fit(X, targets).best_alpha_ > 0
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3])
+def test_threads_change_nothing_of_costs(n_jobs):
+    X, y = classes(3, 60)
+    one, more = (
+        PathCV(
+            KernelLogisticRegression(random_state=0),
+            alphas=[0.01, 1.0],
+            cv=3,
+            scoring="neg_log_loss",
+            n_jobs=n,
+        ).fit(X, y)
+        for n in (1, n_jobs)
+    )
+    np.testing.assert_array_equal(splits_of(one), splits_of(more))
+
+
+def test_stratified_folds_are_the_default_of_classes():
     X, y = np.random.default_rng(0).standard_normal((30, 2)), np.repeat([0, 1, 2], 10)
     own = PathCV(KernelLogisticRegression(), alphas=[0.1, 1.0], cv=5).fit(X, y)
     same = PathCV(KernelLogisticRegression(), alphas=[0.1, 1.0], cv=StratifiedKFold(5)).fit(X, y)
     np.testing.assert_array_equal(splits_of(own), splits_of(same))
+
+
+@pytest.mark.parametrize("estimator", [KernelRidge(kernel="rbf"), KernelLogisticRegression()])
+def test_an_interrupt_ends_it_and_leaves_it_as_it_was(estimator):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1500, 4))
+    y = (X[:, 0] > 0).astype(float)
+    search = PathCV(estimator, alphas=np.logspace(-6, 2, 30), cv=5)
+    small = PathCV(estimator, alphas=[1.0], cv=2).fit(X[:20], y[:20])
+    search.__dict__.update({name: value for name, value in small.__dict__.items() if name.endswith("_")})
+    before = search.best_score_
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(X, y)
+    assert search.best_score_ == before

@@ -206,6 +206,10 @@ class KernelEstimator(BaseEstimator):
             return from_name(kernel, self.gamma, self.degree, self.coef0, n_features=d, variance=variance)
         return FunctionKernel(PairwiseFunction(kernel, self.kernel_params))
 
+    def _kernel_for(self, X, sample_weight=None):
+        """The kernel expression for training rows of these weights, where "scale" goes by them."""
+        return self._resolve_kernel(X)
+
     def _gamma_is_scale(self):
         return isinstance(self.gamma, str) and self.gamma == "scale"
 

@@ -229,9 +229,9 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         y = check_targets(y, n, owner=type(self).__name__)
         y = column_or_1d(y, warn=True) if y.ndim == 2 else y
         weights = check_weights(sample_weight, n)
-        _check_targets(loss, y, weights, self.fit_intercept)
+        check_cost_targets(loss, y, weights, self.fit_intercept)
         problem = CostProblem(
-            self._resolve_kernel(X, weights),
+            self._kernel_for(X, weights),
             X,
             weights,
             approximation=self.approximation,
@@ -285,11 +285,11 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         check_rng(self.random_state)
         n_threads(self.n_jobs)
 
-    def _resolve_kernel(self, X, weights):
+    def _kernel_for(self, X, sample_weight=None):
         """As the base's, with a variance in which a weight of 2 is the row twice."""
-        named = isinstance(self.kernel, str) and self.kernel != "precomputed"
+        weights, named = sample_weight, isinstance(self.kernel, str) and self.kernel != "precomputed"
         if not (named and self._gamma_is_scale()):
-            return super()._resolve_kernel(X)
+            return self._resolve_kernel(X)
         with np.errstate(over="ignore", invalid="ignore"):
             if weights is None:
                 variance = variance_of(X)
@@ -391,14 +391,43 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         else:
             f = Gram(self.kernel_, X, self.X_fit_, n_threads=self.n_jobs) @ self.dual_coef_
         f += self.intercept_
-        if isinstance(self.loss_, Poisson):
-            with np.errstate(over="ignore"):
-                np.exp(f, out=f)
-        return f
+        return predicted_mean(self.loss_, f)
 
 
-def _check_targets(loss, y, weights, fit_intercept):
-    """Raise for targets that the cost is not defined for, in the caller's numbering."""
+def predicted_mean(loss, f):
+    """What f predicts by a cost, written over f.
+
+    Parameters
+    ----------
+    loss : Loss
+    f : ndarray
+
+    Returns
+    -------
+    ndarray
+        eᶠ by Poisson's cost, else f.
+    """
+    if isinstance(loss, Poisson):
+        with np.errstate(over="ignore"):
+            np.exp(f, out=f)
+    return f
+
+
+def check_cost_targets(loss, y, weights, fit_intercept):
+    """Raise for targets that the cost is not defined for, in the caller's numbering.
+
+    Parameters
+    ----------
+    loss : Loss
+    y : ndarray of shape (n,)
+    weights : ndarray of shape (n,) or None
+        Rows of weight ≤ 0 are not looked at.
+    fit_intercept : bool
+
+    Raises
+    ------
+    ValueError
+    """
     if weights is not None:
         # Rows without weight are not there; 0 is a target for every cost.
         y = np.where(weights > 0, y, 0.0)

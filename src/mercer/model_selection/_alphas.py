@@ -59,7 +59,7 @@ def alphas_from_spectrum(estimator, X, y, weights):
         X = clone(estimator[:-1]).fit_transform(X, y)
     X, _ = final._training_samples(X)
     final._check_kernel()
-    kernel, n = final._resolve_kernel(X), n_rows(X)
+    kernel, n = final._kernel_for(X), n_rows(X)
     index = np.arange(0, n, -(-n // _ROWS))
     some = X[np.ix_(index, index)] if final._is_precomputed(final.kernel) else take_rows(X, index)
     with one_blas_thread():

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import column_or_1d
 
 from .._arrays import check_targets, check_weights
 from ..estimators._base import check_rng
 from ..estimators._costs import _TOL, CostClassifier
+from ..estimators.regression import KernelRegressor, check_cost_targets, predicted_mean
 from ..estimators.ridge import KernelRidge
 from ..kernels.prepared import n_rows
 from ..solvers.held_matrix import HeldMatrix
@@ -21,7 +23,7 @@ from ..solvers.pivoted_cholesky import pivoted_cholesky
 from ..solvers.ridge_folds import ridge_folds
 from ..solvers.spectral import ridge_loo_path
 
-__all__ = ["CostFamily", "RidgeFamily", "family_of"]
+__all__ = ["ClassifierFamily", "RegressorFamily", "RidgeFamily", "family_of"]
 
 # Rank of the preconditioner that all problems of a kernel matrix share.
 _RANK = 1000
@@ -65,12 +67,12 @@ class RidgeFamily:
             type(estimator) is KernelRidge
             and np.ndim(estimator.alpha) == 0
             and estimator.solver in ("auto", "cholesky")
-            and getattr(estimator, "approximation", None) is None
+            and estimator.approximation is None
         )
 
     def kernel(self, X, train):
         """The kernel expression for training rows X."""
-        return self.estimator._resolve_kernel(X)
+        return self.estimator._kernel_for(X)
 
     def machine(self):
         """An estimator that predicts what is given to it, and the function that gives."""
@@ -120,90 +122,64 @@ class _Fold:
     weights: np.ndarray
 
 
-class CostFamily:
-    """Classifiers by Newton's method: all folds in lockstep, each α from the ones before.
+class _NewtonFamily:
+    """Costs by Newton's method: all folds in lockstep, each α from the ones before.
+
+    Subclasses set `loss`, the targets `y` (n,) or (n, r), r problems side by side, and `_folds`.
 
     Parameters
     ----------
-    estimator : CostClassifier
+    estimator : estimator
         Of the parameters, but for α.
-    X, y : samples and labels of all rows
+    X, y : samples and targets of all rows
     weights : ndarray of shape (n,) or None
     folds : list of (fold, train, test)
-
-    Attributes
-    ----------
-    folds : list of (fold, train, test)
-        Those that are solved here: the ones whose training rows have all classes.
+        Those to be solved, if they can be here.
     """
 
-    answers = ("predict_proba", "predict_log_proba")
+    n_classes = None
 
     def __init__(self, estimator, X, y, weights, folds):
-        n = n_rows(X)
-        self.estimator, self._folds = estimator, []
-        self.weights = check_weights(weights, n)
-        self.posed = estimator._posed(y, None, n)
-        for fold, train, test in folds:
-            posed = self._posed(y, train)
-            if posed is not None:
-                placed = np.zeros(n)
-                placed[train] = 1.0 if posed.weights is None else posed.weights
-                self._folds.append(_Fold(fold, train, test, placed))
-        self.folds = [(one.fold, one.train, one.test) for one in self._folds]
+        self.estimator = estimator
+        self.weights = check_weights(weights, n_rows(X))
+        self._folds = self._posed_folds(y, folds, n_rows(X))
 
-    def _posed(self, y, train):
-        """What a fold's training rows pose; None if that is not all classes against each other."""
-        try:
-            given = None if self.weights is None else self.weights[train]
-            posed = self.estimator._posed(np.asarray(y)[train], given, len(train))
-        except ValueError:
-            return None  # the fit by itself says why
-        same = np.array_equal(posed.classes, self.posed.classes)
-        return posed if same and len(posed.present) == len(posed.classes) else None
-
-    @staticmethod
-    def takes(estimator):
-        """Whether an estimator's parameters are of the kind that this way is for."""
-        return (
-            isinstance(estimator, CostClassifier)
-            and estimator.solver in ("auto", "newton")
-            and estimator.approximation is None
-        )
+    @property
+    def folds(self):
+        """(fold, train, test) of those that are solved here; the others are for fits by themselves."""
+        return [(one.fold, one.train, one.test) for one in self._folds]
 
     def kernel(self, X, train):
         """The kernel expression for training rows X, the rows `train` if it depends on them."""
         depends = self.weights is not None and len(train) == n_rows(X)
         return self.estimator._kernel_for(X, self.weights[train] if depends else None)
 
-    def machine(self):
-        """An estimator that answers by the decisions that are given to it, and the function that gives."""
-        known = {"classes_": self.posed.classes, "_absent": np.empty(0, int)}
-        return _answering(self.estimator, "_decisions", **known)
-
     def values(self, K, alphas, n_threads):
-        """Yield (α, fold, decisions of all rows), from the largest α down."""
-        rng = check_rng(self.estimator.random_state)
+        """Yield (α, fold, f of all rows), from the largest α down."""
         rank = min(len(K), max(500, min(len(K) // 4, _RANK)))
+        rng = check_rng(self.estimator.random_state)
         low_rank = pivoted_cholesky(K.diagonal().copy(), lambda index: K[index], rank, rng=rng)
         held = HeldMatrix(K, low_rank, n_threads)
-        loss, y = self.posed.loss, self.posed.y
-        n_rest = 1 if y.ndim == 1 else y.shape[1]
-        y = y if y.ndim == 1 else np.tile(y, len(self._folds))
-        weights = np.repeat([one.weights for one in self._folds], n_rest, axis=0).T
-        options = {} if self.estimator.max_iter is None else {"max_iter": self.estimator.max_iter}
+        tol, n_rest = self.estimator.tol, 1 if self.y.ndim == 1 else self.y.shape[1]
+        y = self.y if self.y.ndim == 1 else np.tile(self.y, len(self._folds))
+        options = {
+            "weights": np.repeat([one.weights for one in self._folds], n_rest, axis=0).T,
+            "fit_intercept": bool(self.estimator.fit_intercept),
+            "low_rank": low_rank,
+            "single": held.single,
+            "tol": _TOL["newton"] if tol is None else tol,
+            "n_threads": n_threads,
+            "n_classes": self.n_classes,
+        }
+        if self.estimator.max_iter is not None:
+            options["max_iter"] = self.estimator.max_iter
         starts, short = [], 0
         for alpha in sorted(alphas, reverse=True):
-            tol = _TOL["newton"] if self.estimator.tol is None else self.estimator.tol
-            found = newton(
-                held.exact, loss, y, np.full(weights.shape[1], alpha), weights=weights,
-                fit_intercept=bool(self.estimator.fit_intercept), low_rank=low_rank, single=held.single,
-                start=starts or None, tol=tol, n_threads=n_threads,
-                n_classes=len(self.posed.classes) if loss.vector else None, **options,
-            )  # fmt: skip
+            every = np.full(n_rest * len(self._folds), alpha)
+            found = newton(held.exact, self.loss, y, every, start=starts or None, **options)
             starts = [found, *starts][:_STARTS]
             short += np.count_nonzero(~found.converged)
-            f = found.f if self.posed.y.ndim == 1 else found.f.reshape(len(K), -1, n_rest)
+            f = found.f if self.y.ndim == 1 else found.f.reshape(len(K), -1, n_rest)
             for index, one in enumerate(self._folds):
                 yield float(alpha), one.fold, f[:, index]
         if short:
@@ -213,6 +189,82 @@ class CostFamily:
                 ConvergenceWarning,
                 stacklevel=6,
             )
+
+
+class ClassifierFamily(_NewtonFamily):
+    """Classifiers that minimise a cost; the folds whose training rows have all classes are solved here."""
+
+    answers = ("predict_proba", "predict_log_proba")
+
+    @staticmethod
+    def takes(estimator):
+        """Whether an estimator's parameters are of the kind that this way is for."""
+        exact = isinstance(estimator, CostClassifier) and estimator.approximation is None
+        return exact and estimator.solver in ("auto", "newton")
+
+    def _posed_folds(self, y, folds, n):
+        posed = self.estimator._posed(y, None, n)
+        self.loss, self.y, self.classes = posed.loss, posed.y, posed.classes
+        self.n_classes = len(posed.classes) if posed.loss.vector else None
+        found = []
+        for fold, train, test in folds:
+            one = self._posed(y, train)
+            if one is not None:
+                weights = np.zeros(n)
+                weights[train] = 1.0 if one.weights is None else one.weights
+                found.append(_Fold(fold, train, test, weights))
+        return found
+
+    def _posed(self, y, train):
+        """What a fold's training rows pose; None if that is not all classes against each other."""
+        given = None if self.weights is None else self.weights[train]
+        try:
+            posed = self.estimator._posed(np.asarray(y)[train], given, len(train))
+        except ValueError:
+            return None  # the fit by itself says why
+        same = np.array_equal(posed.classes, self.classes)
+        return posed if same and len(posed.present) == len(posed.classes) else None
+
+    def machine(self):
+        """An estimator that answers by the decisions that are given to it, and the function that gives."""
+        return _answering(self.estimator, "_decisions", classes_=self.classes, _absent=np.empty(0, int))
+
+
+class RegressorFamily(_NewtonFamily):
+    """`KernelRegressor` with a smooth cost."""
+
+    answers = ()
+
+    @staticmethod
+    def takes(estimator):
+        """Whether an estimator's parameters are of the kind that this way is for."""
+        if type(estimator) is not KernelRegressor or estimator.approximation is not None:
+            return False
+        return estimator._check_parameters()[1] == "newton"
+
+    def _posed_folds(self, y, folds, n):
+        self.loss, _ = self.estimator._check_parameters()
+        self.y = column_or_1d(check_targets(y, n, owner=type(self.estimator).__name__)).astype(np.float64)
+        found = []
+        for fold, train, test in folds:
+            weights = np.zeros(n)
+            weights[train] = 1.0 if self.weights is None else np.maximum(self.weights[train], 0.0)
+            try:
+                check_cost_targets(self.loss, self.y, weights, self.estimator.fit_intercept)
+            except ValueError:
+                continue  # the fit by itself says why
+            if weights.any():
+                found.append(_Fold(fold, train, test, weights))
+        return found
+
+    def machine(self):
+        """An estimator that predicts what is given to it, and the function that gives."""
+        return _answering(self.estimator, "predict")
+
+    def values(self, K, alphas, n_threads):
+        """Yield (α, fold, predictions of all rows), from the largest α down."""
+        for alpha, fold, f in super().values(K, alphas, n_threads):
+            yield alpha, fold, predicted_mean(self.loss, f.copy())
 
 
 def _answering(estimator, method, **attributes):
@@ -229,7 +281,7 @@ def _answering(estimator, method, **attributes):
 
 def family_of(estimator):
     """The class that finds an estimator's fits together, or None."""
-    for family in (RidgeFamily, CostFamily):
+    for family in (RidgeFamily, ClassifierFamily, RegressorFamily):
         if family.takes(estimator):
             return family
     return None

@@ -127,7 +127,7 @@ def splits_of(estimator, cv, X, y, groups):
         for fold, (train, _) in enumerate(splits):
             if len(np.unique(y)) > 1 and len(np.unique(y[train])) == 1:
                 raise ValueError(
-                    f"cv={cv!r}: the training rows of fold {fold} are all of class {y[train][0]!r}; "
+                    f"cv={cv!r}: the training rows of fold {fold} are all of class {y[train].tolist()[0]!r}; "
                     "stratify, for example by cv=StratifiedKFold(5)"
                 )
     return splits
