@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import lapack
 
-from .. import _native
 from .._arrays import check_output
 from .._threads import one_blas_thread
 from ..gram import Gram
 from ..kernels.dot_product import Linear
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import n_rows
+from ..solvers.held_matrix import HeldMatrix, low_rank_of, preconditioner_rank
 from ..solvers.kernel_descent import descend
 from ..solvers.newton import newton
 from ..solvers.outcome import not_finite
@@ -25,12 +24,6 @@ from ._base import own_rows
 
 __all__ = ["CostProblem", "CostResult"]
 
-#: From so many rows on Newton's systems are solved by products with a float32 matrix.
-_SINGLE_FROM = 2000
-#: Up to so many columns a product that reads half of K beats BLAS on one thread.
-_HALF_UP_TO = 8
-#: Up to so many rows the preconditioner may be the whole of K.
-_WHOLE_UP_TO = 500
 #: An eigenvalue of the centres' matrix below this times the largest is rounding.
 _RANK = 1e-12
 
@@ -164,12 +157,12 @@ class CostProblem:
         return self._matrix
 
     def operators(self):
-        """K as products, rows and diagonal; and a cheaper product or None.
+        """K as products, rows and diagonal.
 
         Returns
         -------
         dict
-            "product", "rows", "diagonal" and "single".
+            "product", "rows" and "diagonal".
         """
         if self._centres is not None:
             features, _ = self.features()
@@ -177,28 +170,26 @@ class CostProblem:
                 "product": lambda V: features @ (features.T @ V),
                 "rows": lambda index: features[index] @ features.T,
                 "diagonal": np.einsum("ij,ij->i", features, features),
-                "single": None,
             }
         K = self.matrix()
         if K is not None:
             return {
-                "product": _stored_product(K, self._n_jobs),
+                "product": HeldMatrix(K, None, self._n_jobs).exact,
                 "rows": lambda index: K[index],
                 "diagonal": K.diagonal().copy(),
-                "single": _single_product(K, self._n_jobs) if self.n >= _SINGLE_FROM else None,
             }
         gram = Gram(self.kernel, self._samples(), n_threads=self._n_jobs)
         diagonal = gram.diag()
         _raise_unless_finite(diagonal[:, None])
-        return {"product": gram.dot, "rows": gram.rows, "diagonal": diagonal, "single": None}
+        return {"product": gram.dot, "rows": gram.rows, "diagonal": diagonal}
 
     def _low_rank(self, operators):
         if self._centres is not None:
             features, _ = self.features()
             return LowRank(features.T, self._centres, 0.0)
-        if self.n <= _WHOLE_UP_TO and self._matrix is not None:
-            return _whole_factor(self._matrix)
-        rank = int(min(self.n, max(_WHOLE_UP_TO, min(self.n // 4, 1000, self._budget / (16 * self.n)))))
+        if self._matrix is not None:
+            return low_rank_of(self._matrix, self._rng)
+        rank = preconditioner_rank(self.n, self._budget)
         return pivoted_cholesky(operators["diagonal"], operators["rows"], rank, rng=self._rng)
 
     # ---------------------------------------------------------------- solving
@@ -233,7 +224,9 @@ class CostProblem:
 
     def _newton(self, loss, y, alpha, fit_intercept, solver, on_step, options):
         operators = self.operators()
-        alone = y.ndim == 1
+        low_rank, single, alone = self._low_rank(operators), None, y.ndim == 1
+        if self._matrix is not None:
+            single = HeldMatrix(self._matrix, low_rank, self._n_jobs).single
         outcome = newton(
             operators["product"],
             loss,
@@ -241,8 +234,8 @@ class CostProblem:
             np.full(1 if alone else y.shape[1], alpha),
             weights=self.weights,
             fit_intercept=fit_intercept,
-            low_rank=self._low_rank(operators),
-            single=operators["single"],
+            low_rank=low_rank,
+            single=single,
             on_step=on_step,
             n_threads=self._n_jobs,
             **options,
@@ -351,39 +344,3 @@ def _raise_unless_finite(K):
     bad = ~np.isfinite(K).all(axis=1)
     if bad.any():
         raise not_finite(int(np.argmax(bad)))
-
-
-def _whole_factor(K):
-    """``K = Fᵀ F`` by Cholesky's factorisation with pivots, up to rounding."""
-    L, pivots, rank, _ = lapack.dpstrf(K, lower=1)
-    pivots = pivots - 1
-    F = np.zeros((rank, len(K)))
-    F[:, pivots] = np.tril(L)[:, :rank].T
-    return LowRank(F, pivots[:rank], 0.0)
-
-
-def _stored_product(K, n_jobs):
-    diagonal = K.diagonal().copy()
-
-    def product(V):
-        if V.ndim == 2 and V.shape[1] <= _HALF_UP_TO:
-            return _native.symmetric_product(K, diagonal, V, n_jobs)
-        return K @ V
-
-    return product
-
-
-def _single_product(K, n_jobs):
-    """Products in float32; None where K leaves its range."""
-    with np.errstate(over="ignore", under="ignore"):
-        K32 = K.astype(np.float32)
-    if not np.isfinite(K32.sum(dtype=np.float64)):
-        return None
-    product = _stored_product(K32, n_jobs)
-
-    def single(V):
-        scale = np.abs(V).max(axis=0)
-        scale[scale == 0] = 1.0
-        return product((V / scale).astype(np.float32)).astype(np.float64) * scale
-
-    return single

@@ -17,16 +17,13 @@ from ..estimators._costs import _TOL, CostClassifier
 from ..estimators.regression import KernelRegressor, check_cost_targets, predicted_mean
 from ..estimators.ridge import KernelRidge
 from ..kernels.prepared import n_rows
-from ..solvers.held_matrix import HeldMatrix
+from ..solvers.held_matrix import HeldMatrix, low_rank_of
 from ..solvers.newton import newton
-from ..solvers.pivoted_cholesky import pivoted_cholesky
 from ..solvers.ridge_folds import ridge_folds
 from ..solvers.spectral import ridge_loo_path
 
 __all__ = ["ClassifierFamily", "RegressorFamily", "RidgeFamily", "family_of"]
 
-# Rank of the preconditioner that all problems of a kernel matrix share.
-_RANK = 1000
 # Solutions of the last α in whose span the next one begins.
 _STARTS = 3
 
@@ -156,9 +153,7 @@ class _NewtonFamily:
 
     def values(self, K, alphas, n_threads):
         """Yield (α, fold, f of all rows), from the largest α down."""
-        rank = min(len(K), max(500, min(len(K) // 4, _RANK)))
-        rng = check_rng(self.estimator.random_state)
-        low_rank = pivoted_cholesky(K.diagonal().copy(), lambda index: K[index], rank, rng=rng)
+        low_rank = low_rank_of(K, check_rng(self.estimator.random_state))
         held = HeldMatrix(K, low_rank, n_threads)
         tol, n_rest = self.estimator.tol, 1 if self.y.ndim == 1 else self.y.shape[1]
         y = self.y if self.y.ndim == 1 else np.tile(self.y, len(self._folds))

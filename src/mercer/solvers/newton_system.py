@@ -9,20 +9,18 @@ K. Arrays are (n, q, C): row, problem, output of the loss.
 """
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
 from .._threads import n_threads as count_threads
+from .held_matrix import WHOLE_UP_TO, each_block, product_by_rows
 
 __all__ = ["Curvature", "Preconditioner", "by_problem", "solve_newton_system"]
 
 #: Multiply-adds of forming an r×r matrix that take as long as one of a product with K, which waits for
 #: memory.
 _CHEAPER = 4.0
-#: Up to so many rows the whole factor is taken, and a Newton system then takes a step or two.
-_WHOLE_UP_TO = 500
 #: Up to this trace over 2α the preconditioner works in float32.
 _SINGLE_UP_TO = 1e4
 
@@ -111,25 +109,21 @@ class Preconditioner:
         rank, self.left = _rank_that_pays(low_rank, float(np.max(squares / self.shift)) / n, n)
         trace = np.einsum("ij,ij->", low_rank.F, low_rank.F, dtype=np.float64) / n
         single = trace * np.max(squares / self.shift) <= _SINGLE_UP_TO
-        self.dtype = np.dtype(np.float32 if single and n > _WHOLE_UP_TO else np.float64)
+        self.dtype = np.dtype(np.float32 if single and n > WHOLE_UP_TO else np.float64)
         self.F = low_rank.F[:rank].astype(self.dtype, copy=False)
         self.D = D.reshape(n, -1).astype(self.dtype)
         self.inverse = np.empty((self.q * self.n_outputs, rank, rank), self.dtype)
+        self.threads = count_threads(n_threads) if n * rank**2 > 1e7 else 1
+        self._blocks = np.linspace(0, n, 5).astype(np.intp)
         if rank:
-            columns = range(len(self.inverse))
-            threads = min(count_threads(n_threads), len(columns)) if n * rank**2 > 1e7 else 1
-            if threads > 1:
-                with ThreadPoolExecutor(threads) as pool:
-                    list(pool.map(self._invert, columns))
-            else:
-                for column in columns:
-                    self._invert(column)
+            columns = np.arange(len(self.inverse) + 1)
+            each_block(lambda column, _: self._invert(column), columns, self.threads)
 
     @property
     def cost(self):
         """What making it takes, in products with K."""
         n = self.F.shape[1]
-        return 0.0 if n <= _WHOLE_UP_TO else len(self.F) ** 2 / (_CHEAPER * n)
+        return 0.0 if n <= WHOLE_UP_TO else len(self.F) ** 2 / (_CHEAPER * n)
 
     def take(self, going):
         """The same for some of the problems."""
@@ -167,13 +161,24 @@ class Preconditioner:
         whole = len(columns) == self.D.shape[1]
         D = self.D if whole else self.D[:, columns]
         W = D * (V / scale).astype(self.dtype, copy=False)
-        inner = self.F @ W
+        inner = product_by_rows(self.F, W, self.threads)
         size = np.einsum("ij,ij->j", inner, inner) + self.left * np.einsum("ij,ij->j", W, W)
         size = (size.astype(np.float64) * scale**2).reshape(q, n_outputs).sum(axis=1)
         inverse = self.inverse if whole else self.inverse[columns]
-        solved = np.matmul(inverse, np.ascontiguousarray(inner.T)[:, :, None])[:, :, 0].T
-        removed = (D * (self.F.T @ solved)).astype(np.float64) * scale
-        return ((V - removed) / self.shift[columns]).reshape(R.shape), size
+        inner = np.ascontiguousarray(inner.T)
+        solved, out = np.empty_like(inner), np.empty(V.shape)
+
+        def solve(column, _):
+            np.matmul(inverse[column], inner[column], out=solved[column])
+
+        def remove(start, stop):
+            some = slice(start, stop)
+            removed = (D[some] * (self.F[:, some].T @ solved.T)).astype(np.float64) * scale
+            out[some] = (V[some] - removed) / self.shift[columns]
+
+        each_block(solve, np.arange(len(columns) + 1), self.threads)
+        each_block(remove, self._blocks, self.threads)
+        return out.reshape(R.shape), size
 
     def _columns(self, problems):
         first = np.asarray(problems)[:, None] * self.n_outputs
@@ -187,7 +192,7 @@ def _rank_that_pays(low_rank, curvature, n):
     (spam and satimage, α from 100 to 1e-4: a factor of about 1); a rank r costs n r² once.
     """
     history = low_rank.history
-    if n <= _WHOLE_UP_TO or not history:
+    if n <= WHOLE_UP_TO or not history:
         return len(low_rank.F), low_rank.trace / n
     best, found = np.inf, (len(low_rank.F), low_rank.trace / n)
     for rank, left in history:
