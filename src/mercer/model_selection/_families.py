@@ -172,6 +172,10 @@ class _NewtonFamily:
         for alpha in sorted(alphas, reverse=True):
             every = np.full(n_rest * len(self._folds), alpha)
             found = newton(held.exact, self.loss, y, every, start=starts or None, **options)
+            if starts and not found.converged.all():
+                # from afar steps go by way of larger α, where from a solution they may be stuck at kinks
+                again = newton(held.exact, self.loss, y, every, **options)
+                found = again if again.converged.sum() > found.converged.sum() else found
             starts = [found, *starts][:_STARTS]
             short += np.count_nonzero(~found.converged)
             f = found.f if self.y.ndim == 1 else found.f.reshape(len(K), -1, n_rest)

@@ -5,12 +5,12 @@ Place on the way: ``path`` → **named**.
 
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, is_classifier
 from sklearn.utils import column_or_1d
+from sklearn.utils.validation import _num_samples
 
 from ..estimators._base import KernelEstimator
 from ..estimators._svc import encode_labels
 from ..estimators.classification import KernelLogisticRegression, SquaredMarginClassifier
 from ..estimators.ridge import KernelRidge
-from ..kernels.prepared import n_rows
 from .path import PathCV
 
 __all__ = ["KernelLogisticRegressionCV", "KernelRidgeCV", "SquaredMarginCV"]
@@ -56,7 +56,10 @@ class _NamedCV(KernelEstimator, PathCV):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if is_classifier(self):
-            encode_labels(y, n_rows(X), type(self).__name__)  # says what is wrong with labels
+            n = _num_samples(X)
+            if n == 0:
+                raise ValueError(f"{type(self).__name__} got X with 0 sample(s), a minimum of 1 is required")
+            encode_labels(y, n, type(self).__name__)  # says what is wrong with labels
             y = column_or_1d(y)
         return super().fit(X, y, sample_weight=sample_weight, groups=groups)
 
