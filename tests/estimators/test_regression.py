@@ -9,9 +9,9 @@ from sklearn.linear_model import PoissonRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mercer import SVR, KernelRegressor, KernelRidge
-from mercer.estimators import _cost_problem
 from mercer.kernels import RBF, Precomputed
 from mercer.losses import EpsilonInsensitive, Huber, Poisson, Quantile, Squared
+from mercer.solvers import held_matrix
 from mercer.solvers.descent import Diverged
 
 LOSSES = [Squared(), Huber(0.5), Poisson(), EpsilonInsensitive(0.2), Quantile(0.8)]
@@ -247,7 +247,7 @@ def test_products_instead_of_the_matrix(loss, rows, rng):
 
 
 def test_many_rows_by_single_precision_products(rng, monkeypatch):
-    monkeypatch.setattr(_cost_problem, "_SINGLE_FROM", 10)
+    monkeypatch.setattr(held_matrix, "_SINGLE_FROM", 10)
     X = rng.standard_normal((300, 2))
     y = targets(Huber(), X, rng)
     single = KernelRegressor("huber", 0.01).fit(X, y)
