@@ -114,6 +114,7 @@ def minimise_in_span(problems, A, H, t, b, base=None):
     m = span.n_functions
     x = np.concatenate([np.zeros((len(b), 0)) if t is None else t, b], axis=1)
     value = span.value(x)
+    rounding = _EPS * np.sqrt(len(problems.y))  # of a sum over the rows
     for _ in range(60):
         step, going = span.step(x)
         if not going.any():
@@ -122,7 +123,7 @@ def minimise_in_span(problems, A, H, t, b, base=None):
         for _ in range(50):
             candidate = x - length[:, None] * step
             reached = span.value(candidate)
-            worse = ~(reached <= value + 4 * _EPS * np.abs(value)) & (length > 0)
+            worse = ~(reached <= value + 4 * rounding * np.abs(value)) & (length > 0)
             if not worse.any():
                 break
             length[worse] = np.where(length[worse] > 1e-12, length[worse] / 2, 0.0)
@@ -176,7 +177,8 @@ class _Span:
             slope[:, :m] += pull
             size[:, :m] += np.abs(pull)
         step = np.zeros_like(x)
-        going = (np.abs(slope[:, :free]) > 8 * _EPS * size[:, :free]).any(axis=1)
+        rounding = _EPS * np.sqrt(len(f))
+        going = (np.abs(slope[:, :free]) > 4 * rounding * size[:, :free]).any(axis=1)
         if going.any():
             step[:, :free] = np.einsum("qjk,qk->qj", self._inverse(f), slope[:, :free])
         return step, going

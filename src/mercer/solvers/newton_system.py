@@ -106,7 +106,9 @@ class Preconditioner:
         n, self.q, self.n_outputs = D.shape
         self.shift = np.repeat(2 * alphas, self.n_outputs)
         squares = np.einsum("ij,ij->j", D.reshape(n, -1), D.reshape(n, -1))
-        rank, self.left = _rank_that_pays(low_rank, float(np.max(squares / self.shift)) / n, n)
+        self._dear = _products_cost(self.q * self.n_outputs)
+        curved = float(np.max(squares / self.shift)) / n
+        rank, self.left = _rank_that_pays(low_rank, curved, n, self._dear)
         trace = np.einsum("ij,ij->", low_rank.F, low_rank.F, dtype=np.float64) / n
         single = trace * np.max(squares / self.shift) <= _SINGLE_UP_TO
         self.dtype = np.dtype(np.float32 if single and n > WHOLE_UP_TO else np.float64)
@@ -123,7 +125,7 @@ class Preconditioner:
     def cost(self):
         """What making it takes, in products with K."""
         n = self.F.shape[1]
-        return 0.0 if n <= WHOLE_UP_TO else len(self.F) ** 2 / (_CHEAPER * n)
+        return 0.0 if n <= WHOLE_UP_TO else len(self.F) ** 2 / (self._dear * n)
 
     def take(self, going):
         """The same for some of the problems."""
@@ -185,7 +187,12 @@ class Preconditioner:
         return (first + np.arange(self.n_outputs)).ravel()
 
 
-def _rank_that_pays(low_rank, curvature, n):
+def _products_cost(columns):
+    """`_CHEAPER` for so many columns, which share the reading of K."""
+    return _CHEAPER * min(1.0, 5 / columns)
+
+
+def _rank_that_pays(low_rank, curvature, n, dear):
     """A rank, and the mean of what it leaves of K's diagonal; `curvature` is the mean of d² over 2α.
 
     Steps of conjugate gradients for one regularisation strength go like the root of the trace left over 2α
@@ -196,7 +203,7 @@ def _rank_that_pays(low_rank, curvature, n):
         return len(low_rank.F), low_rank.trace / n
     best, found = np.inf, (len(low_rank.F), low_rank.trace / n)
     for rank, left in history:
-        cost = n * rank**2 + _CHEAPER * n**2 * np.sqrt(max(left, 0.0) * curvature)
+        cost = n * rank**2 + dear * n**2 * np.sqrt(max(left, 0.0) * curvature)
         if cost < best:
             best, found = cost, (rank, left / n)
     return found
