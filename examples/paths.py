@@ -19,8 +19,8 @@ from sklearn.model_selection import train_test_split
 from mercer import SVC, KernelLogisticRegression, PathCV
 
 GAMMA = 0.1
-ALPHAS = np.logspace(-5, 1, 19)
-CS = np.logspace(-2, 4, 19)
+ALPHAS = np.logspace(-4, 1, 11)
+CS = np.logspace(-1, 4, 16)
 
 
 def searched(search, X, y):
@@ -76,7 +76,7 @@ def main(argv=None):
     given = parser.parse_args(argv)
     X, y = load_digits(return_X_y=True)
     X, X_new, y, y_new = train_test_split(X / 16, y, test_size=0.25, random_state=0, stratify=y)
-    print(f"\ndigits: {len(ALPHAS)} α or C × 5 folds of {len(y)} rows, and the fit at the best")
+    print(f"\ndigits: {len(ALPHAS)} α, {len(CS)} C × 5 folds of {len(y)} rows, and the fit at the best")
     softmax = PathCV(KernelLogisticRegression(gamma=GAMMA), alphas=ALPHAS)
     machine = PathCV(SVC(gamma=GAMMA), Cs=CS, return_train_score=True)
     for name, search in (("multiclass softmax", softmax), ("one-against-one SVM", machine)):
