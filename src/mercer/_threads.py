@@ -6,11 +6,13 @@ Compiled loops take the number as their last argument; BLAS and LAPACK stay on o
 import math
 import operator
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["available_cores", "n_threads", "one_blas_thread"]
+__all__ = ["available_cores", "in_threads", "n_threads", "one_blas_thread"]
 
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
 
@@ -143,3 +145,24 @@ def one_blas_thread():
         return
     with _controller().limit(limits=1, user_api="blas"):
         yield
+
+
+def in_threads(tasks, n_threads):
+    """Call each of the tasks, which do not depend on each other.
+
+    Parameters
+    ----------
+    tasks : list of callable
+    n_threads : int
+        1 is the caller's own.
+
+    Returns
+    -------
+    list
+        What they returned. The first of those that failed raises its error, after all have ended.
+    """
+    if n_threads <= 1 or len(tasks) <= 1:
+        return [task() for task in tasks]
+    with ThreadPoolExecutor(min(n_threads, len(tasks))) as pool:
+        futures = [pool.submit(copy_context().run, task) for task in tasks]
+    return [future.result() for future in futures]

@@ -87,7 +87,9 @@ class TestAgainstScikitLearn:
         model = fresh(classifier, solver=solver, random_state=0).fit(X, y)
         exact = clone(classifier).fit(X, y)
         assert model.solver_used_ == solver
-        np.testing.assert_allclose(np.sum(model.objective_), np.sum(exact.objective_), rtol=0.05)
+        # Batches go on wandering about the minimum: of the joint margin 3% above it, said by a warning.
+        rtol = 1e-2 if solver == "gd" or "joint" not in repr(classifier) else 5e-2
+        np.testing.assert_allclose(np.sum(model.objective_), np.sum(exact.objective_), rtol=rtol)
         histories = model.history_ if isinstance(model.history_, list) else [model.history_]
         for history in histories:
             assert history["objective"][-1] < history["objective"][0]

@@ -23,7 +23,7 @@ from sklearn.model_selection import (
     cross_validate,
 )
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, KernelCenterer, StandardScaler
 
 from mercer import KernelLogisticRegression, KernelRegressor, KernelRidge, PathCV, SquaredMarginClassifier
 from mercer.kernels import RBF, Fourier, Linear, Matern
@@ -49,11 +49,11 @@ def by_fits(search, X, y, sample_weight=None, groups=None):
     """Scores (cells, folds) of clone and fit."""
     found = []
     for cell in search.cv_results_["params"]:
-        weight = search.estimator.__class__.__name__ == "Pipeline" and "kernelridge__sample_weight"
+        last = search.estimator.steps[-1][0] + "__" if hasattr(search.estimator, "steps") else ""
         done = cross_validate(
             clone(search.estimator).set_params(**cell), X, y, cv=search.cv, groups=groups,
             scoring=search.scoring, error_score="raise",
-            params=None if sample_weight is None else {weight or "sample_weight": sample_weight},
+            params=None if sample_weight is None else {f"{last}sample_weight": sample_weight},
         )  # fmt: skip
         found.append(done["test_score"])
     return np.array(found)
@@ -198,6 +198,34 @@ def test_a_precomputed_kernel_is_split_by_rows_and_columns(monkeypatch):
     matrix = PathCV(KernelRidge(kernel="precomputed"), alphas=ALPHAS, cv=3)
     searched(matrix, RBF(0.1)(X), y, monkeypatch)
     np.testing.assert_allclose(splits_of(matrix), splits_of(rows), atol=1e-10)
+
+
+def test_a_matrix_behind_a_transformer():
+    # the held-out rows' matrix is no square one: each fold is fitted by itself
+    X, y = diabetes(60)
+    K = RBF(0.1)(X)
+    search = PathCV(make_pipeline(KernelCenterer(), KernelRidge(kernel="precomputed")), alphas=ALPHAS, cv=3)
+    np.testing.assert_allclose(splits_of(search.fit(K, y)), by_fits(search, K, y), atol=1e-10)
+
+
+def test_transformers_are_fitted_once_a_fold():
+    calls = []
+
+    def count(X):
+        calls.append(len(X))
+        return X
+
+    X, y = diabetes(40)
+    one = make_pipeline(FunctionTransformer(count), StandardScaler(), KernelRidge(kernel="rbf"))
+    PathCV(one, alphas=ALPHAS, gammas=[0.1, 1.0, 10.0], cv=4, refit=False).fit(X, y)
+    assert calls == [30, 10] * 4
+
+
+@pytest.mark.parametrize("estimator", [KernelRidge, KernelLogisticRegression])
+def test_kernel_values_out_of_range_are_told_by_the_fits(estimator):
+    X, y = 1e200 * np.eye(6), np.array([0, 1] * 3)
+    with pytest.raises(ValueError, match=r"(?s)All the 6 fits failed.*infinite or NaN in row 0"):
+        PathCV(estimator(kernel=Linear()), alphas=[0.1, 1.0], cv=KFold(3)).fit(X, y)
 
 
 def test_a_transformer_that_fails_is_told_as_by_grid_search():
@@ -408,8 +436,6 @@ def test_costs_are_those_of_fits(name, weighted, monkeypatch, rng):
     if not n_classes:
         y = rng.poisson(np.exp(X[:, 0])).astype(float)
     weights = rng.choice([0.0, 1.0, 2.0], len(y)) if weighted else None
-    if weighted and name == "pipeline":
-        pytest.skip("the names of its parameters are tested above")
     # a decision tells far more than a label
     scoring = {"logistic": "neg_log_loss", "squared": mean_decision()}
     kind = "squared" if "Squared" in repr(estimator) else "logistic" if n_classes else None

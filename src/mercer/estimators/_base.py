@@ -14,9 +14,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names, _get_feature_names
 
 from .._arrays import check_samples, plain
+from ..gram import Gram
 from ..kernels.base import Kernel
 from ..kernels.names import from_name, variance_of
-from ..kernels.precomputed import FunctionKernel
+from ..kernels.precomputed import FunctionKernel, Precomputed
 
 __all__ = [
     "KernelEstimator",
@@ -246,6 +247,16 @@ class KernelEstimator(BaseEstimator):
             _check_feature_names(self, X, reset=False)
         X = check_samples(X, n_features=self.n_features_in_, owner=type(self).__name__)
         return X.toarray() if sp.issparse(X) and self._is_precomputed(self.kernel) else X
+
+    def _expansion(self, X):
+        """``k(X, X_fit_) @ dual_coef_ + intercept_``, a new array; the kernel matrix is not formed."""
+        X = self._query_samples(X)
+        if type(self.kernel_) is Precomputed:
+            values = X @ self.dual_coef_
+        else:
+            values = Gram(self.kernel_, X, self.X_fit_, n_threads=self.n_jobs) @ self.dual_coef_
+        values += self.intercept_
+        return values
 
     def _set_features(self, X, names):
         """The attributes of scikit-learn that describe the columns; to be called when a fit has succeeded."""

@@ -11,9 +11,7 @@ from sklearn.base import ClassifierMixin
 from .._arrays import check_weights
 from .._progress import progress
 from .._threads import n_threads, one_blas_thread
-from ..gram import Gram
 from ..kernels.names import from_name, variance_of
-from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import n_rows
 from ..losses import Loss
 from ..solvers.outcome import warn_unconverged
@@ -316,12 +314,7 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
 
         All that a fitted classifier says about X comes from this and `classes_`.
         """
-        X = self._query_samples(X)
-        if type(self.kernel_) is Precomputed:
-            product = X @ self.dual_coef_
-        else:
-            product = Gram(self.kernel_, X, self.X_fit_, n_threads=self.n_jobs) @ self.dual_coef_
-        return product + self.intercept_
+        return self._expansion(X)
 
     def decision_function(self, X):
         """Decisions: for two classes one, positive for the second; else one for each class.

@@ -10,9 +10,7 @@ from sklearn.utils import column_or_1d
 from .._arrays import check_targets, check_weights
 from .._progress import progress
 from .._threads import n_threads
-from ..gram import Gram
 from ..kernels.names import from_name, variance_of
-from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import n_rows
 from ..losses import EpsilonInsensitive, Huber, Loss, Poisson, Quantile, Squared
 from ..solvers.outcome import warn_unconverged
@@ -385,13 +383,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
             For rows unlike the fit's: another number of columns, NaN or infinity (with its row).
         """
         self._require_fit("dual_coef_")
-        X = self._query_samples(X)
-        if type(self.kernel_) is Precomputed:
-            f = X @ self.dual_coef_
-        else:
-            f = Gram(self.kernel_, X, self.X_fit_, n_threads=self.n_jobs) @ self.dual_coef_
-        f += self.intercept_
-        return predicted_mean(self.loss_, f)
+        return predicted_mean(self.loss_, self._expansion(X))
 
 
 def predicted_mean(loss, f):

@@ -338,13 +338,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
             For rows unlike the fit's: another number of columns, NaN or infinity (with its row).
         """
         self._require_fit("dual_coef_")
-        X = self._query_samples(X)
-        if type(self.kernel_) is Precomputed:
-            product = X @ self.dual_coef_
-        else:
-            product = Gram(self.kernel_, X, self.X_fit_, n_threads=self.n_jobs) @ self.dual_coef_
-        product += self.intercept_
-        return product
+        return self._expansion(X)
 
     @property
     def leave_one_out_(self):

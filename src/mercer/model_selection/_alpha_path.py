@@ -45,7 +45,6 @@ def go_by_alphas(search):
             continue
         for view in views.of(group):
             _solve(search, group, view)
-            search.show()
 
 
 @dataclass
@@ -129,8 +128,12 @@ class _Views:
         if not isinstance(group.estimator, Pipeline) or len(group.estimator) == 1:
             folds = [(k, *split) for k, split in enumerate(search.splits) if unique[k]]
             return self._by_kernel(group.final, folds)
+        if group.final._is_precomputed(group.final.kernel):
+            return []  # transformers make a square matrix of training rows, and another one of held-out rows
         before = group.estimator[:-1]
-        known = before.get_params(deep=True)
+        known = {
+            name: _plain(value) for name, value in before.get_params(deep=True).items() if name != "steps"
+        }
         if self._held is None or not same_parameters(self._before, known):
             self._before = known
             self._held = [self._behind(before, k) for k in range(len(search.splits)) if unique[k]]
@@ -164,6 +167,11 @@ class _Views:
         places = np.arange(len(rows))
         n = len(places) - n_rows(parts[1])
         return _View(X, self.y[rows], weights, [(fold, places[:n], places[n:])])
+
+
+def _plain(value):
+    """A parameter as it can be compared: an estimator, of which each cell has its own, by its class."""
+    return type(value) if hasattr(value, "get_params") else value
 
 
 # ---------------------------------------------------------------- solving
@@ -208,11 +216,16 @@ def _solve(search, group, view):
     dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
     with one_blas_thread():
         K = kernel_matrix(kernel, X, search.n_threads)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not np.isfinite(K.sum()):
+                return  # the fits by themselves tell which row it is
         try:
             for alpha, fold, outcome in _outcomes(search, view, family, K, alphas, machine, give, dtype):
                 outcome.fit_time = (time.perf_counter() - begin) / (len(alphas) * len(family.folds))
                 for index in group.cells[alpha]:
                     search.outcomes[index][fold] = outcome
+                if fold == family.folds[-1][0]:
+                    search.show()
         except NotPositiveDefinite:
             return  # the fits by themselves tell which of them has no solution
 

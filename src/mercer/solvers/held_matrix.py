@@ -3,13 +3,14 @@
 Place on the way: ``gram`` → **held_matrix** → ``estimators``, ``model_selection``.
 """
 
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import lapack
 
 from .. import _native
+from .._threads import in_threads
 from .._threads import n_threads as count_threads
 from .pivoted_cholesky import LowRank, pivoted_cholesky
 
@@ -41,14 +42,7 @@ def each_block(function, bounds, threads):
     threads : int
         1 is the caller's own.
     """
-    blocks = list(pairwise(bounds))
-    if threads == 1 or len(blocks) == 1:
-        for start, stop in blocks:
-            function(start, stop)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(function, *block) for block in blocks]:
-            done.result()
+    in_threads([partial(function, start, stop) for start, stop in pairwise(bounds)], threads)
 
 
 def product_by_rows(A, V, threads):

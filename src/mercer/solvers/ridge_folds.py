@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._threads import in_threads, one_blas_thread
 from .._threads import n_threads as count_threads
-from .._threads import one_blas_thread
 from .least_squares import ridge_cholesky
 from .outcome import NotPositiveDefinite, not_finite
-from .shifted import FoldProblem, ShiftedSpace, in_threads
+from .shifted import FoldProblem, ShiftedSpace
 
 __all__ = ["FoldsOutcome", "ridge_folds"]
 

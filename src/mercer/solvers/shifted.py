@@ -11,17 +11,15 @@ The factor is in float64. With one in float32 the space is that of A + E, and re
 from alpha to alpha, stay behind at 1e-4: 200 vectors did not remove them (cpusmall, 4000 rows).
 """
 
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-
 import numpy as np
 
 from .. import _native
+from .._threads import in_threads
 from .cholesky import Factor, factorize
 from .least_squares import _centred
 from .outcome import NotPositiveDefinite
 
-__all__ = ["FoldProblem", "ShiftedSpace", "in_threads"]
+__all__ = ["FoldProblem", "ShiftedSpace"]
 
 _EPS = np.finfo(np.float64).eps
 #: Rows of K that one product takes at a time, whoever computes it: results do not depend on the threads.
@@ -32,27 +30,6 @@ _COLUMNS = 256
 _STEPS, _MOST_STEPS, _LEAST_STEPS = 48, 48, 6
 #: Most poles of one space.
 _POLES = 8
-
-
-def in_threads(tasks, n_threads):
-    """Call each of the tasks, which do not depend on each other.
-
-    Parameters
-    ----------
-    tasks : list of callable
-    n_threads : int
-        1 is the caller's own.
-
-    Returns
-    -------
-    list
-        What they returned. The first of those that failed raises its error, after all have ended.
-    """
-    if n_threads <= 1 or len(tasks) <= 1:
-        return [task() for task in tasks]
-    with ThreadPoolExecutor(min(n_threads, len(tasks))) as pool:
-        futures = [pool.submit(copy_context().run, task) for task in tasks]
-    return [future.result() for future in futures]
 
 
 def _norms(X):
