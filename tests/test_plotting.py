@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from mercer import KernelRidge, PathCV
 from mercer.kernels import RBF, Fourier, Polynomial
 from mercer.plotting import ErrorPathDisplay, KernelSurfaceDisplay
 
@@ -142,3 +143,42 @@ def test_missing_matplotlib_is_named_with_its_extra(monkeypatch, draw):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'matplotlib, which is missing; pip install "mercer\[plot\]"'):
         draw()
+
+
+def fitted_search(**params):
+    """A path of kernel ridge over two gammas."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 2))
+    search = PathCV(KernelRidge(kernel="rbf"), alphas=[1.0, 0.01, 0.1], gammas=[0.1, 1.0], **params)
+    return search.fit(X, X[:, 0] + 0.5 * rng.standard_normal(40))
+
+
+def test_the_path_of_a_search_is_that_of_its_best_cell(plt):
+    search = fitted_search(cv=4)
+    display = ErrorPathDisplay.from_estimator(search)
+    rows = [
+        i
+        for i, cell in enumerate(search.cv_results_["params"])
+        if cell["gamma"] == search.best_params_["gamma"]
+    ]
+    np.testing.assert_array_equal(display.alphas, [0.01, 0.1, 1.0])
+    np.testing.assert_array_equal(display.test_errors, search.test_error_[rows][[1, 2, 0]])
+    np.testing.assert_array_equal(display.train_errors, search.train_error_[rows][[1, 2, 0]])
+    assert display.one_se_.get_xdata()[0] == search.alpha_1se_
+    assert display.ax_.get_ylabel() == "mean squared error"
+    display.figure_.canvas.draw()
+
+
+def test_the_path_of_pooled_rows_has_no_training_errors(plt):
+    search = fitted_search(cv="loo")
+    display = ErrorPathDisplay.from_estimator(search)
+    assert display.train_line_ is None
+    assert display.test_errors.shape == (3, 1)
+    best = search.test_error_.mean(axis=1)[search.best_index_]
+    np.testing.assert_allclose(display.test_errors.min(), best)
+    display.figure_.canvas.draw()
+
+
+def test_a_search_without_alpha_is_refused(plt):
+    with pytest.raises(ValueError, match="PathCV has no best_alpha_"):
+        ErrorPathDisplay.from_estimator(PathCV(KernelRidge()))
