@@ -28,7 +28,7 @@ _MODULE_OF = {
     "SquaredMarginClassifier": "mercer.estimators.classification",
     "show_versions": "mercer._versions",
 }
-_SUBMODULES = ("estimators", "gram", "kernels", "losses", "model_selection", "plotting", "solvers")
+_SUBMODULES = ("autodiff", "estimators", "gram", "kernels", "losses", "model_selection", "plotting", "solvers")
 
 __all__ = ["__version__", *_MODULE_OF, *_SUBMODULES]
 

@@ -1,0 +1,23 @@
+"""Automatic differentiation of plain NumPy functions: forward, reverse, second order, implicit.
+
+A function written with ``import numpy as np`` is differentiated as it stands:
+
+>>> import numpy as np
+>>> import mercer.autodiff as ad
+>>> ad.grad(lambda x: np.sum(np.sin(x) * x))(np.array([0.0, 1.0]))
+array([0.        , 1.38177329])
+
+The way through: a call (``derivative``, ``second_order``) makes a level, runs the function on traced values
+(``trace``), whose operations find their rules (``rules_*``), and sweeps the tape (``sweep``).
+"""
+
+from mercer.autodiff import (  # noqa: F401
+    array_methods,
+    rules_elementwise,
+    rules_reduction,
+    rules_shape,
+)
+from mercer.autodiff.derivative import grad, jacobian, jvp, value_and_grad, vjp
+from mercer.autodiff.second_order import hessian, hvp, second_directional
+
+__all__ = ["grad", "hessian", "hvp", "jacobian", "jvp", "second_directional", "value_and_grad", "vjp"]

@@ -1,0 +1,473 @@
+"""First derivatives: pushforward (LINMA 1.2), pullback (1.3), gradients and Jacobians (1.5)."""
+
+import functools
+
+import numpy as np
+
+from mercer.autodiff.errors import trace_error
+from mercer.autodiff.rules import cast
+from mercer.autodiff.sweep import backward
+from mercer.autodiff.trace import Forward, Tape, Traced, fresh, np_like
+from mercer.autodiff.trees import flatten, leaf, unflatten
+
+__all__ = ["grad", "jacobian", "jvp", "value_and_grad", "vjp"]
+
+
+class Linearised:
+    """A function's value at a point with its tape: what reverse mode starts from.
+
+    Attributes
+    ----------
+    outputs : list of arrays
+        The leaves of the value.
+    """
+
+    def __init__(self, f, leaves, structure, has_aux=False):
+        self.tape = Tape()
+        self.leaves = leaves
+        variables = [self.tape.variable(x) for x in leaves]
+        self.inputs = [v.slot for v in variables]
+        try:
+            value = f(*unflatten_args(structure, variables))
+            value, self.aux = split_aux(value, has_aux)
+            out, self.structure = flatten(value)
+            self.slots = [fresh(o).slot if belongs(o, self.tape) else None for o in out]
+            self.outputs = [fresh(o).value if belongs(o, self.tape) else o for o in out]
+            if has_aux:
+                self.aux = without(self.aux, self.tape)
+        finally:
+            self.tape.open = False
+
+    def value(self):
+        return unflatten(self.structure, self.outputs)
+
+    def pull(self, cotangents, chunk=None):
+        """Return the cotangents of the inputs (zeros where nothing depends on them)."""
+        seeds = [
+            (s, g) for s, g in zip(self.slots, cotangents, strict=True) if s is not None and g is not None
+        ]
+        lead = () if chunk is None else (chunk,)
+        pulled = backward(self.tape, seeds, self.inputs, chunk)
+        return [
+            np.zeros(lead + np.shape(x), np_like(x).dtype)[()] if g is None else cast(g, x)
+            for g, x in zip(pulled, self.leaves, strict=True)
+        ]
+
+
+def unflatten_args(structures, leaves):
+    """Return the arguments of a call from their leaves."""
+    if structures is None:
+        return leaves
+    args, start = [], 0
+    for count, structure in structures:
+        args.append(unflatten(structure, leaves[start : start + count]))
+        start += count
+    return args
+
+
+def flatten_args(args, name):
+    """Return the leaves of several arguments, and their structures."""
+    leaves, structures = [], []
+    for i, arg in enumerate(args):
+        items, structure = flatten(arg)
+        structures.append((len(items), structure))
+        leaves += [leaf(x, f"argument {i} of {name}") for x in items]
+    return leaves, structures
+
+
+def split_aux(value, has_aux):
+    if not has_aux:
+        return value, None
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise TypeError("with has_aux=True the function returns (value, aux)")
+    return value
+
+
+def belongs(x, level):
+    return isinstance(x, Traced) and fresh(x).level is level
+
+
+def without(tree, level):
+    """Return a tree with the values of a level replaced by what they hold."""
+    leaves, structure = flatten(tree)
+    return unflatten(structure, [fresh(x).value if belongs(x, level) else x for x in leaves])
+
+
+def name_of(f):
+    return getattr(f, "__name__", repr(f))
+
+
+# -- the two modes --------------------------------------------------------------------------------------
+
+
+def push(f, leaves, structures, tangents, chunk=None, has_aux=False):
+    """Return the leaves of f's value, their tangents (None: zero), the structure, and aux."""
+    level = Forward(chunk)
+    try:
+        duals = [Traced(x, level, tangent=t) for x, t in zip(leaves, tangents, strict=True)]
+        value, aux = split_aux(f(*unflatten_args(structures, duals)), has_aux)
+        out, structure = flatten(value)
+        values = [fresh(o).value if belongs(o, level) else o for o in out]
+        pushed = [o.tangent if belongs(o, level) else None for o in out]
+        return values, pushed, structure, without(aux, level) if has_aux else None
+    finally:
+        level.open = False
+
+
+def jvp(f, primals, tangents, has_aux=False):
+    """Return f(x) and its directional derivative J v, by dual numbers (LINMA 1.2).
+
+    Parameters
+    ----------
+    f : callable
+        Takes ``len(primals)`` arrays (or trees of arrays), returns an array or a tree.
+    primals, tangents : sequence
+        The point and the direction, of equal structure and shapes.
+    has_aux : bool
+        Whether f returns (value, aux); aux is returned third.
+
+    Returns
+    -------
+    value, tangent
+        Of the structure of f's value.
+
+    Raises
+    ------
+    ValueError
+        If a tangent's structure or shape is not its primal's.
+
+    Examples
+    --------
+    >>> import numpy as np, mercer.autodiff as ad
+    >>> ad.jvp(np.sin, (0.0,), (2.0,))
+    (np.float64(0.0), np.float64(2.0))
+    """
+    leaves, structures = flatten_args(_sequence(primals, "primals"), name_of(f))
+    directions = _matching(leaves, structures, _sequence(tangents, "tangents"), "tangent")
+    values, pushed, structure, aux = push(f, leaves, structures, directions, has_aux=has_aux)
+    pushed = [zero_of(v) if t is None else t for v, t in zip(values, pushed, strict=True)]
+    result = unflatten(structure, values), unflatten(structure, pushed)
+    return (*result, aux) if has_aux else result
+
+
+def zero_of(value):
+    """Return the zero of a value's space (integers have float zeros)."""
+    like = np_like(value)
+    return np.zeros(np.shape(value), like.dtype if like.dtype.kind in "fc" else np.float64)[()]
+
+
+def _sequence(items, what):
+    if not isinstance(items, list | tuple):
+        raise TypeError(
+            f"{what} must be a tuple or a list with one entry for each argument, got {type(items).__name__}"
+        )
+    return items
+
+
+def _matching(leaves, structures, given, what):
+    """Return the leaves of tangents or cotangents after checking them against what they belong to."""
+    if len(given) != len(structures):
+        raise ValueError(f"there are {len(structures)} arguments but {len(given)} {what}s")
+    result = []
+    for i, ((_, structure), item) in enumerate(zip(structures, given, strict=True)):
+        items, found = flatten(item)
+        if found != structure and not (structure is None and len(items) == 1):
+            raise ValueError(f"{what} {i} has the structure {found}, its argument {structure}")
+        result += items
+    checked = []
+    for x, t in zip(leaves, result, strict=True):
+        t = leaf(t, f"the {what}")
+        if np.shape(t) != np.shape(x):
+            raise ValueError(
+                f"a {what} has shape {np.shape(t)}, what it belongs to has {np.shape(x)}; make them equal"
+            )
+        checked.append(cast(t, x))
+    return checked
+
+
+def vjp(f, *primals, has_aux=False):
+    """Return f(x) and its pullback, by reverse mode (LINMA 1.3).
+
+    Parameters
+    ----------
+    f : callable
+    *primals : arrays, numbers or trees of arrays
+    has_aux : bool
+        Whether f returns (value, aux); aux is returned third.
+
+    Returns
+    -------
+    value
+    pullback : callable
+        ``pullback(cotangent)`` returns a tuple with Jᵀ cotangent for each primal. It may be called more than
+        once, and can itself be differentiated.
+
+    Examples
+    --------
+    >>> import numpy as np, mercer.autodiff as ad
+    >>> value, pullback = ad.vjp(lambda x, y: x * y, 2.0, 3.0)
+    >>> pullback(1.0)
+    (np.float64(3.0), np.float64(2.0))
+    """
+    leaves, structures = flatten_args(primals, name_of(f))
+    at = Linearised(f, leaves, structures, has_aux)
+
+    def pullback(cotangent):
+        cotangents = _matching(at.outputs, [(len(at.outputs), at.structure)], [cotangent], "cotangent")
+        return tuple(unflatten_args(structures, at.pull(cotangents)))
+
+    return (at.value(), pullback, at.aux) if has_aux else (at.value(), pullback)
+
+
+# -- gradients ------------------------------------------------------------------------------------------
+
+
+def value_and_grad(f, argnums=0, has_aux=False, holomorphic=False):
+    """Return a function that computes f's value and gradient in one sweep.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a real scalar (or (scalar, aux) with `has_aux`).
+    argnums : int or sequence of int
+        The positional arguments to differentiate in; a sequence gives a tuple of gradients.
+    has_aux : bool
+    holomorphic : bool
+        Whether f is a holomorphic function with a complex value; the result is then its complex derivative.
+
+    Returns
+    -------
+    callable
+        ``(*args, **kwargs) -> (value, gradient)``, or ``((value, aux), gradient)`` with `has_aux`.
+    """
+
+    @functools.wraps(f, updated=())
+    def value_and_gradient(*args, **kwargs):
+        at, structures = linearise(f, args, kwargs, argnums, has_aux)
+        seed = _scalar_seed(at, f, holomorphic)
+        gradients = at.pull([seed])
+        if holomorphic:
+            gradients = [np.conj(g) for g in gradients]
+        result = unflatten_args(structures, gradients)
+        value = at.value()
+        return (value, at.aux) if has_aux else value, result[0] if isinstance(argnums, int) else tuple(result)
+
+    return value_and_gradient
+
+
+def grad(f, argnums=0, has_aux=False, holomorphic=False):
+    """Return a function that computes the gradient of a scalar function (LINMA 1.3).
+
+    Parameters
+    ----------
+    f, argnums, has_aux, holomorphic : see :func:`value_and_grad`
+
+    Returns
+    -------
+    callable
+        ``(*args, **kwargs) -> gradient``, of the structure, shapes and types of the argument (integers count
+        as float64), or ``(gradient, aux)`` with `has_aux`.
+
+    Raises
+    ------
+    TypeError
+        If f's value is not one floating number.
+
+    Examples
+    --------
+    >>> import numpy as np, mercer.autodiff as ad
+    >>> ad.grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
+    array([2., 4.])
+    """
+    both = value_and_grad(f, argnums, has_aux, holomorphic)
+
+    @functools.wraps(f, updated=())
+    def gradient(*args, **kwargs):
+        value, result = both(*args, **kwargs)
+        return (result, value[1]) if has_aux else result
+
+    return gradient
+
+
+def linearise(f, args, kwargs, argnums, has_aux=False):
+    """Return f at its arguments on a tape, for the arguments named by argnums, and their structures."""
+    wanted, function = chosen(f, args, kwargs, argnums)
+    leaves, structures = flatten_args(wanted, name_of(f))
+    return Linearised(function, leaves, structures, has_aux), structures
+
+
+def chosen(f, args, kwargs, argnums):
+    """Return the arguments that argnums names, and f as a function of them alone."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in numbers:
+        if not -len(args) <= n < len(args):
+            raise ValueError(
+                f"argnums names argument {n}, but {name_of(f)} was called with {len(args)} positional arguments"
+            )
+    if numbers == (0,) and len(args) == 1 and not kwargs:
+        return args, f
+    numbers = tuple(n % len(args) for n in numbers)
+
+    def function(*some):
+        every = list(args)
+        for n, value in zip(numbers, some, strict=True):
+            every[n] = value
+        return f(*every, **kwargs)
+
+    return [args[n] for n in numbers], function
+
+
+def _scalar_seed(at, f, holomorphic):
+    """Return the cotangent 1 of a scalar value, or say why the value has no gradient."""
+    if len(at.outputs) != 1 or np.size(at.outputs[0]) != 1:
+        shapes = [np.shape(o) for o in at.outputs]
+        raise trace_error(
+            f"grad of {name_of(f)}",
+            f"its value has {'shape' if len(shapes) == 1 else 'shapes'} {str(shapes)[1:-1]}, not one number",
+            "return a scalar, or use ad.jacobian or ad.vjp",
+        )
+    like = np_like(at.outputs[0])
+    if like.dtype.kind == "c" and not holomorphic:
+        raise trace_error(
+            f"grad of {name_of(f)}", "its value is complex", "return a real number, or say holomorphic=True"
+        )
+    if like.dtype.kind not in "fc":
+        raise trace_error(
+            f"grad of {name_of(f)}",
+            f"its value has the type {like.dtype}, which has no derivative",
+            "return a float",
+        )
+    return np.ones(np.shape(like), like.dtype)[()]
+
+
+# -- Jacobians ------------------------------------------------------------------------------------------
+
+
+def jacobian(f, mode="auto", argnums=0, chunk_size=None, has_aux=False, holomorphic=False):
+    """Return a function that computes the Jacobian matrix (LINMA 1.5).
+
+    Parameters
+    ----------
+    f : callable
+        Array (or tree) to array (or tree).
+    mode : {"auto", "forward", "reverse"}
+        "auto" takes the mode with fewer passes: forward for at most as many inputs as outputs (LINMA 1.5.3).
+    argnums : int or sequence of int
+    chunk_size : int, optional
+        Directions carried in one pass; the default lets a chunk of all tangents take some 64 MB at most.
+    has_aux, holomorphic : bool
+
+    Returns
+    -------
+    callable
+        Its value has the output's shape followed by the input's: ``J[i, j] = ∂f_i/∂x_j``. Trees give a tree
+        (that of the output) of trees (that of the input).
+    """
+    if mode not in ("auto", "forward", "reverse"):
+        raise ValueError(f'mode must be "auto", "forward" or "reverse", got {mode!r}')
+
+    @functools.wraps(f, updated=())
+    def jacobian_of(*args, **kwargs):
+        wanted, function = chosen(f, args, kwargs, argnums)
+        leaves, structures = flatten_args(wanted, name_of(f))
+        n_inputs = sum(np.size(x) for x in leaves)
+        at = None
+        if mode == "reverse" or (mode == "auto" and n_inputs > 1):
+            at = Linearised(function, leaves, structures, has_aux)
+        if mode == "reverse" or (at is not None and sum(np.size(o) for o in at.outputs) < n_inputs):
+            blocks, outputs, structure, aux = *_rows(at, chunk_size), at.structure, at.aux
+        else:
+            blocks, outputs, structure, aux = _columns(function, leaves, structures, chunk_size, has_aux)
+        if not holomorphic and any(np_like(o).dtype.kind == "c" for o in outputs):
+            raise trace_error(f"jacobian of {name_of(f)}", "its value is complex", "say holomorphic=True")
+        result = unflatten(structure, [_in_arguments(row, structures, argnums) for row in blocks])
+        return (result, aux) if has_aux else result
+
+    return jacobian_of
+
+
+def _in_arguments(row, structures, argnums):
+    parts = unflatten_args(structures, row)
+    return parts[0] if isinstance(argnums, int) else tuple(parts)
+
+
+def _chunks(total, chunk_size, largest):
+    """Return slices of at most a chunk's length."""
+    size = chunk_size or max(1, min(total, 2**26 // (8 * max(largest, 1))))
+    return [slice(start, min(start + size, total)) for start in range(0, total, size)]
+
+
+def _units(shapes, part):
+    """Return rows `part` of the unit matrix of a space, cut and shaped as its parts."""
+    sizes = [int(np.prod(s)) for s in shapes]
+    start, result = 0, []
+    for size, shape in zip(sizes, shapes, strict=True):
+        block = np.zeros((part.stop - part.start, size))
+        rows = np.arange(max(part.start, start), min(part.stop, start + size))
+        block[rows - part.start, rows - start] = 1
+        result.append(block.reshape(-1, *shape))
+        start += size
+    return result
+
+
+def _columns(f, leaves, structures, chunk_size, has_aux):
+    """Return the Jacobian's blocks by forward passes, `chunk_size` columns at once."""
+    shapes = [np.shape(x) for x in leaves]
+    total = sum(int(np.prod(s)) for s in shapes)
+    parts = []
+    for part in _chunks(total, chunk_size, total) or [slice(0, 0)]:
+        units = [cast(u, x) for u, x in zip(_units(shapes, part), leaves, strict=True)]
+        values, pushed, structure, aux = push(f, leaves, structures, units, part.stop - part.start, has_aux)
+        lead = (part.stop - part.start,)
+        parts.append(
+            [
+                np.zeros(lead + np.shape(v), zero_of(v).dtype) if t is None else t
+                for v, t in zip(values, pushed, strict=True)
+            ]
+        )
+    blocks = []
+    for i, value in enumerate(values):
+        flat = parts[0][i] if len(parts) == 1 else np.concatenate([p[i] for p in parts])
+        columns = np.moveaxis(flat, 0, -1)
+        blocks.append(_cut(columns, shapes, np.shape(value)))
+    return blocks, values, structure, aux
+
+
+def _rows(at, chunk_size):
+    """Return the Jacobian's blocks by reverse sweeps, `chunk_size` rows at once."""
+    shapes = [np.shape(o) for o in at.outputs]
+    total = sum(int(np.prod(s)) for s in shapes)
+    largest = sum(np.size(x) for x in at.leaves)
+    parts = []
+    for part in _chunks(total, chunk_size, max(largest, total)) or [slice(0, 0)]:
+        units = [
+            u if np_like(o).dtype.kind not in "fc" else cast(u, o)
+            for u, o in zip(_units(shapes, part), at.outputs, strict=True)
+        ]
+        parts.append(at.pull(units, part.stop - part.start))
+    rows = [
+        parts[0][i] if len(parts) == 1 else np.concatenate([p[i] for p in parts])
+        for i in range(len(at.leaves))
+    ]
+    rows = [np.conj(r) if np_like(r).dtype.kind == "c" else r for r in rows]
+    blocks, start = [], 0
+    for shape in shapes:
+        size = int(np.prod(shape))
+        blocks.append(
+            [
+                np.reshape(r[start : start + size], shape + np.shape(x))
+                for r, x in zip(rows, at.leaves, strict=True)
+            ]
+        )
+        start += size
+    return blocks, at.outputs
+
+
+def _cut(columns, shapes, out_shape):
+    """Split the last axis into blocks and give each the shape of its input."""
+    blocks, start = [], 0
+    for shape in shapes:
+        size = int(np.prod(shape))
+        blocks.append(np.reshape(columns[..., start : start + size], out_shape + shape))
+        start += size
+    return blocks

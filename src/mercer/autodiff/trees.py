@@ -1,0 +1,43 @@
+"""Trees of arrays (lists, tuples, dicts, and what optree knows) as flat lists of arrays that can be differentiated."""
+
+from numbers import Number
+
+import numpy as np
+
+from mercer.autodiff.trace import Traced
+
+__all__ = ["flatten", "leaf", "unflatten"]
+
+
+def flatten(tree):
+    """Return the leaves of a tree and what puts them back; an array or number is its own only leaf."""
+    if isinstance(tree, np.ndarray | Traced | Number):
+        return [tree], None
+    import optree
+
+    return optree.tree_flatten(tree, none_is_leaf=False, namespace="mercer")
+
+
+def unflatten(structure, leaves):
+    """Return the tree of a structure from :func:`flatten`."""
+    if structure is None:
+        return leaves[0]
+    import optree
+
+    return optree.tree_unflatten(structure, leaves)
+
+
+def leaf(x, where):
+    """Return a leaf as an array or scalar of a floating type (integers become float64)."""
+    if isinstance(x, Traced | float | complex) and not isinstance(x, np.generic):
+        return x if isinstance(x, Traced) else np.asarray(x)[()]
+    x = x if isinstance(x, np.ndarray) else np.asarray(x)[()]
+    kind = x.dtype.kind
+    if kind in "biu":
+        return x.astype(np.float64)
+    if kind not in "fc":
+        raise TypeError(
+            f"{where} holds {x!r:.80} of type {x.dtype}, which cannot be differentiated; "
+            "pass arrays or numbers, and choose others by argnums"
+        )
+    return x
