@@ -82,7 +82,7 @@ def _setitem_value(g, index):
 
 
 def _setitem_jvp(tangents, ans, x, value, index):
-    t, tv = tangents
+    t, tv, *_ = tangents
     t = np.zeros_like(ans) if t is None else t
     return setitem(t, np.zeros((), ans.dtype) if tv is None else tv, index)
 
