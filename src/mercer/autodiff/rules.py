@@ -257,6 +257,8 @@ class Elementwise(Primitive):
 
 
 def _times(t, partial, ans, args, conj=False):
+    if partial is _factor:  # what was masked stays so in the next derivative
+        t = np.where(np.equal(args[0], 0), 0, t)
     if callable(partial):
         slope = partial(ans, *args)
         return scale(t, np.conj(slope) if conj and slope_is_complex(slope) else slope)
@@ -276,9 +278,13 @@ def _scale(t, slope):
     return out
 
 
+def _factor(ans, t, s):
+    return t
+
+
 #: ``scale(t, slope)``: the product in which a zero of `t` stays zero whatever the slope.
 scale = Elementwise(_scale, (), name="scale")
-scale.partials = (lambda ans, t, s: s, lambda ans, t, s: t)
+scale.partials = (lambda ans, t, s: s, _factor)
 
 
 def unbroadcast(g, like, chunk=None):
