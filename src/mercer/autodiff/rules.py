@@ -16,7 +16,7 @@ local slope is infinite (:data:`scale`).
 import numpy as np
 
 from mercer.autodiff.errors import trace_error
-from mercer.autodiff.trace import FUNCTIONS, UFUNCS, Tape, Traced, apply, np_like
+from mercer.autodiff.trace import FUNCTIONS, UFUNCS, Tape, Traced, apply, np_like, plain
 
 __all__ = ["Primitive", "cast", "composite", "define", "elementwise", "no_derivative", "scale", "unbroadcast"]
 
@@ -257,8 +257,10 @@ class Elementwise(Primitive):
 
 
 def _times(t, partial, ans, args, conj=False):
-    if partial is _factor:  # what was masked stays so in the next derivative
-        t = np.where(np.equal(args[0], 0), 0, t)
+    if partial is _factor:  # what was masked stays so in the next derivative; the finite rest has further ones
+        masked = np.equal(plain(args[0]), 0) & ~np.isfinite(plain(t))
+        if np.any(masked):
+            t = np.where(masked, 0, t)
     if callable(partial):
         slope = partial(ans, *args)
         return scale(t, np.conj(slope) if conj and slope_is_complex(slope) else slope)
