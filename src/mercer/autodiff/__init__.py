@@ -18,6 +18,8 @@ from mercer.autodiff import (  # noqa: F401
     rules_products,
     rules_reduction,
     rules_shape,
+    rules_special,
+    ufunc_methods,
 )
 from mercer.autodiff.derivative import grad, jacobian, jvp, value_and_grad, vjp
 from mercer.autodiff.second_order import hessian, hvp, second_directional
