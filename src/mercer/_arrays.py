@@ -20,9 +20,12 @@ __all__ = [
     "check_weights",
     "column_scales",
     "common",
+    "is_traced",
     "plain",
     "plain_hooks",
     "readable_size",
+    "refuse_traced",
+    "trace_hooks",
 ]
 
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
@@ -30,6 +33,11 @@ _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 #: Functions ``value -> number or ndarray or NotImplemented`` by which automatic differentiation, once
 #: imported, says what a traced value is worth.
 plain_hooks = []
+
+#: By name, what automatic differentiation, once imported, computes in place of a kernel or a solver whose
+#: samples, targets or hyperparameters are traced: "matrix", "diag", "gram", "product", "solve"; and "refused",
+#: which makes the error for what cannot be traced.
+trace_hooks = {}
 
 
 def plain(value):
@@ -50,6 +58,38 @@ def plain(value):
         if known is not NotImplemented:
             return known
     return value
+
+
+def is_traced(*values):
+    """Whether automatic differentiation follows one of some values.
+
+    Parameters
+    ----------
+    *values : object
+
+    Returns
+    -------
+    bool
+    """
+    return bool(plain_hooks) and any(plain(value) is not value for value in values)
+
+
+def refuse_traced(value, name):
+    """Raise if a value is traced where only plain ones can be computed with.
+
+    Parameters
+    ----------
+    value : object
+    name : str
+        How the error calls it.
+
+    Raises
+    ------
+    TypeError
+        With the remedy.
+    """
+    if is_traced(value) and "refused" in trace_hooks:
+        raise trace_hooks["refused"](name)
 
 
 # ---------------------------------------------------------------- finiteness
@@ -130,6 +170,7 @@ def _numeric_error(X, name):
 
 def _to_float(X, name):
     """A native-endian, aligned float32 or float64 ndarray with the values of `X`."""
+    refuse_traced(X, name)
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(f"{name} has {int(X.mask.sum())} masked entries; fill or drop them first")
     try:

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from . import _native
-from ._arrays import check_out, check_output
+from ._arrays import check_out, check_output, is_traced, trace_hooks
 
 __all__ = ["Gram"]
 
@@ -99,6 +99,8 @@ class Gram(LinearOperator):
         """
         if isinstance(V, LinearOperator) or np.isscalar(V):
             return super().dot(V)
+        if is_traced(V):
+            return trace_hooks["product"](self, V)
         V = np.asarray(V)
         if V.ndim not in (1, 2) or V.shape[0] != self.shape[1]:
             raise ValueError(f"V must have {self.shape[1]} rows, one per column of K, got shape {V.shape}")

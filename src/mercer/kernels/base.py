@@ -14,10 +14,10 @@ from typing import ClassVar
 import numpy as np
 
 from .. import _native
-from .._arrays import check_out, check_output, check_samples, plain
-from . import derivatives
+from .._arrays import check_out, check_output, check_samples, is_traced, plain, refuse_traced, trace_hooks
 from .algebra import Algebra
-from .prepared import Prepared, dtype_of, n_rows, paired, typed_diagonal
+from .differentiable import Differentiable
+from .prepared import Prepared, paired, typed_diagonal, width
 from .program import Builder
 from .scope import Scope
 from .values import Value
@@ -44,7 +44,7 @@ class Hyperparameter:
     bounds: tuple
 
 
-class Kernel(Algebra, Value):
+class Kernel(Differentiable, Algebra, Value):
     """A kernel function k(x, z), as an immutable value.
 
     Subclasses are `RBF`, `Polynomial`, … and the combinations that operators make of them: ``c * k``,
@@ -199,6 +199,8 @@ class Kernel(Algebra, Value):
             cache = {}
             object.__setattr__(self, "_cached_programs", cache)
         if n_features not in cache:
+            # A program holds numbers: whoever follows hyperparameters asks for that of a plain kernel.
+            refuse_traced(self, "a hyperparameter of the kernel")
             cache[n_features] = self._program(Scope(n_features))
         return cache[n_features]
 
@@ -228,16 +230,16 @@ class Kernel(Algebra, Value):
 
     def _paired(self, X, Z):
         X, Z = paired(X, Z)
-        if _width(X) is not None and self._reads != "matrix" and _width(X) != _width(Z):
+        if width(X) is not None and self._reads != "matrix" and width(X) != width(Z):
             raise ValueError(
-                f"X has {_width(X)} features, but Z has {_width(Z)}; both need the same columns, in one order"
+                f"X has {width(X)} features, but Z has {width(Z)}; both need the same columns, in one order"
             )
         return X, Z
 
     def _prepared(self, X, Z=None):
         """The compiled kernel bound to checked samples, for `Gram`."""
         X, Z = self._inputs(X, Z)
-        return Prepared(self._compiled(_width(X)), X, Z)
+        return Prepared(self._compiled(width(X)), X, Z)
 
     # ------------------------------------------------------------ values
 
@@ -265,6 +267,8 @@ class Kernel(Algebra, Value):
         ValueError
             For samples with NaN or infinity, of different width, or for a matrix larger than memory.
         """
+        if is_traced(self, X, Z):
+            return trace_hooks["matrix"](self, X, Z, out=out, n_threads=n_threads)
         run = self._prepared(X, Z)
         if out is None:
             check_output(*run.shape, run.dtype)
@@ -284,8 +288,10 @@ class Kernel(Algebra, Value):
         -------
         ndarray of shape (n,)
         """
+        if is_traced(self, X):
+            return trace_hooks["diag"](self, X)
         X = self._checked(X)
-        return typed_diagonal(self._compiled(_width(X)), X)
+        return typed_diagonal(self._compiled(width(X)), X)
 
     def gram(self, X, Z=None, *, n_threads=None):
         """The kernel matrix as a lazy linear operator, whose products never form it.
@@ -302,6 +308,8 @@ class Kernel(Algebra, Value):
         """
         from ..gram import Gram
 
+        if is_traced(self, X, Z):
+            return trace_hooks["gram"](self, X, Z, n_threads=n_threads)
         return Gram(self, X, Z, n_threads=n_threads)
 
     def features(self, X, **options):
@@ -326,167 +334,6 @@ class Kernel(Algebra, Value):
         ----------
         MLR7 7.9, 7.13, 7.19; LINMA 4.2.
         """
+        refuse_traced(self, "a hyperparameter of the kernel")
         X = self._checked(X)
         return self._features(X.toarray() if hasattr(X, "toarray") else X, **options)
-
-    # ------------------------------------------------------------ derivatives
-
-    def _by_name(self, dparams):
-        """Gradients by path as gradients by name, each of its value's shape; zero where nothing reached."""
-        out = {}
-        for h in self.hyperparameters:
-            value = np.asarray(plain(h.value), dtype=np.float64)
-            grad = np.zeros(value.shape)
-            if h.name in dparams:
-                grad = grad + dparams[h.name]
-            elif value.ndim:
-                for i in range(value.size):
-                    grad[i] = dparams.get(f"{h.name}[{i}]", 0.0)
-            out[h.name] = grad if value.ndim else float(grad)
-        return out
-
-    def _by_path(self, tparams):
-        """Tangents by name as tangents by path."""
-        out, known = {}, {h.name: h for h in self.hyperparameters}
-        for name, tangent in (tparams or {}).items():
-            if name not in known:
-                raise ValueError(f"{name!r} is no differentiable hyperparameter; they are {sorted(known)!r}")
-            shape = np.shape(plain(known[name].value))
-            tangent = _real(tangent, f"tparams[{name!r}]")
-            if tangent.shape != shape:
-                raise ValueError(
-                    f"tparams[{name!r}] must have the shape {shape} of its value, got {tangent.shape}"
-                )
-            out[name] = tangent if shape else float(tangent)
-            if len(shape) == 1:
-                out.update({f"{name}[{i}]": float(t) for i, t in enumerate(tangent)})
-        return out
-
-    def _derivative_inputs(self, X, Z):
-        given = Z is not None
-        X = self._checked(X)
-        if given:
-            X, Z = self._paired(X, self._checked(Z, "Z"))
-        return self._compiled(_width(X)), X, Z
-
-    def pullback(self, X, Z, G, *, n_threads=None):
-        """Gradient of ⟨G, k(X, Z)⟩.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, d)
-        Z : array_like of shape (m, d), or None
-            None is the symmetric case k(X), where dX goes through both arguments.
-        G : array_like of shape (n, m)
-            The cotangent of the kernel matrix.
-        n_threads : int, default=None
-
-        Returns
-        -------
-        dX : ndarray of shape (n, d), or None
-            None for samples that are not numeric.
-        dZ : ndarray of shape (m, d), or None
-            None also in the symmetric case.
-        dparams : dict
-            Gradients of the `hyperparameters`, by name.
-
-        Notes
-        -----
-        |δ| and norms have derivative 0 at 0, and Matérn ν = ½ has derivative 0 at equal points.
-        """
-        program, X, Z = self._derivative_inputs(X, Z)
-        G = _cotangent(G, X, Z)
-        dX, dZ, dparams = derivatives.pullback(program, X, Z, G, n_threads)
-        return _like(dX, X), _like(dZ, Z), self._by_name(dparams)
-
-    def pushforward(self, X, Z, tX=None, tZ=None, tparams=None, *, n_threads=None):
-        """Directional derivative of k(X, Z).
-
-        Parameters
-        ----------
-        X : array_like of shape (n, d)
-        Z : array_like of shape (m, d), or None
-        tX : array_like of shape (n, d), or None for zero
-            In the symmetric case it moves both arguments.
-        tZ : array_like of shape (m, d), or None for zero
-        tparams : dict, or None for zero
-            Directions of the `hyperparameters`, by name.
-        n_threads : int, default=None
-
-        Returns
-        -------
-        ndarray of shape (n, m)
-        """
-        program, X, Z = self._derivative_inputs(X, Z)
-        tX, tZ = _tangent(tX, X, "tX"), _tangent(tZ, Z, "tZ")
-        shape = n_rows(X), n_rows(X if Z is None else Z)
-        check_output(*shape, dtype_of(X))
-        out = np.empty(shape, dtype=dtype_of(X))
-        return derivatives.pushforward(program, X, Z, tX, tZ, self._by_path(tparams), out, n_threads)
-
-    def pullback_pushforward(self, X, Z, G, tX=None, tZ=None, tparams=None, *, n_threads=None):
-        """Directional derivative of `pullback` at fixed G: second order through a kernel.
-
-        Parameters
-        ----------
-        X, Z, G
-            As for `pullback`.
-        tX, tZ, tparams
-            As for `pushforward`.
-        n_threads : int, default=None
-
-        Returns
-        -------
-        tdX, tdZ : ndarray, or None
-        tdparams : dict
-        """
-        program, X, Z = self._derivative_inputs(X, Z)
-        G = _cotangent(G, X, Z)
-        tX, tZ = _tangent(tX, X, "tX"), _tangent(tZ, Z, "tZ")
-        tdX, tdZ, tdparams = derivatives.pullback_pushforward(
-            program, X, Z, G, tX, tZ, self._by_path(tparams), n_threads
-        )
-        return _like(tdX, X), _like(tdZ, Z), self._by_name(tdparams)
-
-
-def _width(X):
-    shape = getattr(X, "shape", ())
-    return shape[1] if len(shape) == 2 else None
-
-
-def _real(values, name):
-    """A cotangent or tangent as an aligned float64 array."""
-    values = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
-    if values.dtype.kind not in "fiub":
-        raise ValueError(f"{name} must hold real numbers, got dtype {values.dtype}")
-    return np.require(values, np.float64, "A")
-
-
-def _cotangent(G, X, Z):
-    G = _real(G, "G")
-    shape = (n_rows(X), n_rows(X if Z is None else Z))
-    if G.shape != shape:
-        raise ValueError(f"G must have the shape {shape} of the kernel matrix, got {G.shape}")
-    return G
-
-
-def _tangent(t, X, name):
-    if t is None:
-        return None
-    if X is None:
-        raise ValueError(f"{name} is given, but there is no Z: in the symmetric case tX moves both arguments")
-    if not hasattr(X, "shape") or not hasattr(X, "dtype") or X.dtype.kind != "f":
-        raise ValueError(f"{name} is given, but the samples are discrete: nothing moves them; leave it None")
-    t = _real(t, name)
-    if t.shape != X.shape:
-        raise ValueError(f"{name} must have the shape {X.shape} of its samples, got {t.shape}")
-    return t
-
-
-def _like(dX, X):
-    """A gradient in the dtype of what it belongs to; zeros where nothing reached numeric samples."""
-    if X is None or not hasattr(X, "dtype") or X.dtype.kind != "f":
-        return None
-    if dX is None:
-        return np.zeros(X.shape, dtype=X.dtype)
-    return np.asarray(dX).astype(X.dtype, copy=False)

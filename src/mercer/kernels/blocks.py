@@ -53,6 +53,10 @@ class BlockKernel(Kernel):
         """Directional derivative of `_block_pullback` at fixed G, in its form."""
         return None, None, {}
 
+    def _block_mixed(self, X, Z, t, s):
+        """Second derivative (n, m) along two directions (tX, tZ, tparams), or None for zero."""
+        return None
+
 
 @dataclass(frozen=True)
 class BlockSource:
@@ -118,6 +122,14 @@ class BlockSource:
         )
         return self._back(X, tdX), self._back(Z, tdZ), self._full(tdparams)
 
+    def mixed(self, X, Z, t, s):
+        """Second derivative along two directions (tX, tZ, tparams), (n, m), or None for zero."""
+        seen = [
+            (self._see_tangent(X, tX), self._see_tangent(Z, tZ), self._own(tparams))
+            for tX, tZ, tparams in (t, s)
+        ]
+        return self.kernel._block_mixed(self._see(X), self._see(Z), *seen)
+
     # The diagonal's derivatives, one sample at a time: a block of one row.
 
     def _each(self, X):
@@ -144,6 +156,15 @@ class BlockSource:
             return self.second(x, None, np.full((1, 1), g[i]), t, None, tparams)
 
         return self._gather(X, one)
+
+    def diag_mixed(self, X, t, s):
+        """Second derivative of the diagonal along two directions (tX, tparams), (n,), or None for zero."""
+        out = np.zeros(n_rows(X))
+        for i, x in self._each(X):
+            along = [(None if tX is None else tX[i : i + 1], None, tparams) for tX, tparams in (t, s)]
+            mixed = self.mixed(x, None, *along)
+            out[i] = 0.0 if mixed is None else mixed[0, 0]
+        return out
 
     def _gather(self, X, one):
         dX, total = None, {}

@@ -422,6 +422,10 @@ class _Lookup(BlockSource):
         """Nothing: values are linear in the matrix."""
         return None, {}
 
+    def diag_mixed(self, X, t, s):
+        """Nothing, likewise."""
+        return None
+
 
 def _indicator(index, size):
     return sparse.csr_array((np.ones(len(index)), index, np.arange(len(index) + 1)), shape=(len(index), size))

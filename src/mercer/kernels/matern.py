@@ -166,6 +166,12 @@ class _GeneralMatern(BlockKernel):
         dX, dZ = (None if a is None else a + b for a, b in zip(first[:2], second[:2], strict=True))
         return dX, dZ, {name: first[2][name] + second[2][name] for name in first[2]}
 
+    def _block_mixed(self, X, Z, t, s):
+        _, f1, f2 = self._functions(X, Z)
+        both = [self._distance.pushforward(X, Z, *along) for along in (t, s)]
+        curved = _times(self._distance.second_pushforward(X, Z, t, s), f1)
+        return _times(both[0] * both[1], f2) + curved
+
 
 def _times(g, slope):
     """g·slope, 0 where either is 0 whatever the other is."""

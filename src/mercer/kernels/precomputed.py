@@ -107,6 +107,10 @@ class _Given(BlockSource):
         """Nothing: the block is linear."""
         return None, {}
 
+    def diag_mixed(self, X, t, s):
+        """Nothing, likewise."""
+        return None
+
 
 def _check_square(K):
     if K.shape[0] != K.shape[1]:
@@ -258,6 +262,10 @@ class FunctionKernel(BlockKernel):
                 "needed, build the kernel from those of mercer.kernels"
             )
         return None, None, {}
+
+    def _block_mixed(self, X, Z, t, s):
+        if all(any(part is not None and np.any(part) for part in along[:2]) for along in (t, s)):
+            self._block_second(X, Z, None, *t)  # raises
 
 
 @dataclass(frozen=True)

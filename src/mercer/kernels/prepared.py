@@ -23,6 +23,7 @@ __all__ = [
     "single_side",
     "take_rows",
     "typed_diagonal",
+    "width",
 ]
 
 # Row strips of a matrix leaf: this many bytes of one block, at most.
@@ -36,6 +37,12 @@ _TAKES_SPARSE = (LeafKind.DOT, LeafKind.SQDIST, LeafKind.L1, LeafKind.CHI2)
 def n_rows(X):
     """Number of samples, of an array or a sequence."""
     return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+def width(X):
+    """Columns of a matrix of samples; None for samples that are no rows of numbers."""
+    shape = getattr(X, "shape", ())
+    return shape[1] if len(shape) == 2 else None
 
 
 def take_rows(X, index):

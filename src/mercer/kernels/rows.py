@@ -3,13 +3,15 @@
 Place on the way: ``derivatives`` → **rows** → the composites that modulate, normalise and center.
 
 Each has ``value(X)`` → (n,); ``pullback(X, da)`` → ``(dX, dparams)``; ``pushforward(X, tX, tparams)`` → (n,);
-``second(X, tX, tparams, da, tda)``, the directional derivative of ``pullback``. ``dparams`` and
-``tparams`` are dicts by path; None is zero in dX and tX.
+``second(X, tX, tparams, da, tda)``, the directional derivative of ``pullback``; ``mixed(X, t, s)`` → (n,), the
+second derivative along two directions (tX, tparams). ``dparams`` and ``tparams`` are dicts by path; None is
+zero in dX and tX.
 """
 
 import numpy as np
 
 from . import derivatives
+from .bilinear import diag_second_push, second_pushforward
 from .diag import diag_pull, diag_pull_push, diag_push
 from .prepared import Prepared, diagonal, dtype_of, n_rows, paired
 from .user import checked, name_of
@@ -36,6 +38,13 @@ class RowFunction:
     def second(self, X, tX, tparams, da, tda):
         """Directional derivative of `pullback` along tX, tparams and tda."""
         raise NotImplementedError
+
+    def mixed(self, X, t, s):
+        """Second derivative of f(x_i) along two directions; here of an f without hyperparameters."""
+        if t[0] is None or s[0] is None:
+            return np.zeros(n_rows(X))
+        one = np.ones(n_rows(X))
+        return np.einsum("ij,ij->i", self.second(X, s[0], {}, one, np.zeros_like(one))[0], t[0])
 
 
 class Norm(RowFunction):
@@ -190,6 +199,12 @@ class InverseSqrtDiag(RowFunction):
         g_dot = -0.5 * tda * a**3 + 0.75 * da * a**5 * t_diag
         return diag_pull_push(self.program, X, -0.5 * da * a**3, g_dot, tX, tparams)
 
+    def mixed(self, X, t, s):
+        """Through −½ k(x, x)^(−3/2) and ¾ k(x, x)^(−5/2)."""
+        a = self.value(X)
+        both = diag_push(self.program, X, *t) * diag_push(self.program, X, *s)
+        return 0.75 * a**5 * both - 0.5 * a**3 * diag_second_push(self.program, X, t, s)
+
 
 class HalfDiag(RowFunction):
     """−½ k(x, x), by which the exponent of ``k.exp().normalize()`` stays in range.
@@ -218,6 +233,10 @@ class HalfDiag(RowFunction):
     def second(self, X, tX, tparams, da, tda):
         """Through k(x, x), linearly."""
         return diag_pull_push(self.program, X, -0.5 * da, -0.5 * tda, tX, tparams)
+
+    def mixed(self, X, t, s):
+        """Through k(x, x), linearly."""
+        return -0.5 * diag_second_push(self.program, X, t, s)
 
 
 class Centering(RowFunction):
@@ -282,6 +301,18 @@ class Centering(RowFunction):
             self.program, self.reference, None, to_r, None, None, tparams
         )
         return plus(dX, tdX), _added(_added(dparams, first), more)
+
+    def mixed(self, X, t, s):
+        """Through both means."""
+        X, reference = self._pair(X)
+        out = np.empty((n_rows(X), self.n))
+        second_pushforward(self.program, X, reference, (t[0], None, t[1]), (s[0], None, s[1]), out)
+        mean = 0.0
+        if t[1] and s[1]:
+            rows = np.empty((self.n, self.n))
+            second_pushforward(self.program, reference, None, (None, None, t[1]), (None, None, s[1]), rows)
+            mean = 0.5 * rows.mean()
+        return mean - out.mean(axis=1)
 
 
 def _added(a, b):

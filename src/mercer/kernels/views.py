@@ -5,12 +5,13 @@ lives (columns, unit norm, wrapping into a period, a metric), so that the n·m p
 
 Place on the way: kernel expression → **views** → ``program`` → ``_native``.
 
-Each view has, besides ``apply``, the three maps that derivatives of any order up to two need:
+Each view has, besides ``apply``, the maps that derivatives of any order up to two need:
 
 - ``pullback(X, dF)`` → ``(dX, dparams)``, the gradient of ⟨dF, F(X, θ)⟩, dparams a dict from path to
   gradient;
 - ``pushforward(X, tX, tparams)`` → the directional derivative of F; None is zero in tX and the result;
-- ``second(X, tX, tparams, dF, tdF)`` → the directional derivative of what ``pullback`` returns.
+- ``second(X, tX, tparams, dF, tdF)`` → the directional derivative of what ``pullback`` returns;
+- ``mixed(X, t, s)`` → the second derivative of F along two directions (tX, tparams), None for zero.
 """
 
 from dataclasses import dataclass
@@ -82,6 +83,10 @@ class View:
     def second(self, X, tX, tparams, dF, tdF):
         """Directional derivative of `pullback` along tX, tparams and tdF."""
         raise NotImplementedError
+
+    def mixed(self, X, t, s):
+        """Second derivative of the features along two directions; None, as of a linear view."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -227,6 +232,10 @@ class Unit(View):
             out = out - (dF - unit * inner) * inverse**2 * t_norm
         return np.broadcast_to(out, X.shape), {}
 
+    def mixed(self, X, t, s):
+        """Derivative of `pushforward` at fixed t: the map of `pullback` is its own transpose."""
+        return None if t[0] is None or s[0] is None else self.second(X, s[0], {}, t[0], None)[0]
+
 
 def _dots(a, b):
     return np.einsum("ij,ij->i", a, b)[:, None]
@@ -276,6 +285,15 @@ class Wrap(View):
             tdX = tdX - dF * tperiod / period**2
             terms = terms + 2.0 * dF * X * tperiod / period**3
         return tdX, self._gather(terms)
+
+    def mixed(self, X, t, s):
+        """Of u = x/p: −(tₓsₚ + sₓtₚ)/p² + 2x tₚsₚ/p³."""
+        period, tp, sp = self._period(), t[1].get(self.path), s[1].get(self.path)
+        out = None
+        for moved, rate in ((t[0], sp), (s[0], tp)):
+            if moved is not None and rate is not None:
+                out = plus(out, -moved * rate / period**2)
+        return out if tp is None or sp is None else plus(out, 2.0 * X * tp * sp / period**3)
 
 
 class _Array:
@@ -375,6 +393,14 @@ class _MetricRows(View):
             tdX = tdX + dF @ (0.5 * (tA + tA.T))
         return tdX, {self.path: 0.5 * (tdA + tdA.T)}
 
+    def mixed(self, X, t, s):
+        """Of X·A: tX·sA + sX·tA."""
+        out = None
+        for moved, A in ((t[0], s[1].get(self.path)), (s[0], t[1].get(self.path))):
+            if moved is not None and A is not None:
+                out = plus(out, moved @ (0.5 * (A + A.T)))
+        return out
+
 
 @dataclass(frozen=True)
 class Chain(View):
@@ -425,3 +451,8 @@ class Chain(View):
         inner, t_inner = self.first.apply(X), self.first.pushforward(X, tX, {})
         tdF, tdparams = self.then.second(inner, t_inner, tparams, dF, tdF)
         return self.first.pullback(X, tdF)[0], tdparams
+
+    def mixed(self, X, t, s):
+        """Of the second view along the first one's tangents: the first view is linear."""
+        t, s = ((self.first.pushforward(X, tX, {}), tparams) for tX, tparams in (t, s))
+        return self.then.mixed(self.first.apply(X), t, s)

@@ -12,12 +12,20 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
-from .._arrays import check_samples, check_targets, check_weights, column_scales
+from .._arrays import (
+    check_samples,
+    check_targets,
+    check_weights,
+    column_scales,
+    is_traced,
+    refuse_traced,
+)
 from .._threads import one_blas_thread
 from .cholesky import MIXED_FROM, factorize, solve_mixed
 from .conjugate_gradient import conjugate_gradient
 from .outcome import Outcome, not_finite, warn_unconverged
 from .pivoted_cholesky import Woodbury, pivoted_cholesky
+from .ridge import traced_loo, traced_ridge
 
 __all__ = ["ridge", "ridge_cg", "ridge_cholesky", "ridge_loo", "ridge_loo_residuals"]
 
@@ -372,6 +380,7 @@ def check_alpha(alpha, n_targets):
     TypeError
         If it is no number.
     """
+    refuse_traced(alpha, "alpha")
     try:
         alphas = np.asarray(alpha)
         if alphas.dtype.kind not in "fiuO" or alpha is None:
@@ -411,6 +420,8 @@ def _square(K, keep):
 def ridge(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
     """Dual coefficients of kernel ridge regression for a given kernel matrix.
 
+    Automatic differentiation follows it in K, y, alpha and the weights, by the factor that solved it.
+
     Parameters
     ----------
     K : array_like or sparse matrix of shape (n, n), or Gram
@@ -448,6 +459,8 @@ def ridge(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
     >>> ridge(np.array([[1.0, 2.0], [2.0, 4.0]]), [1.0, 3.0], alpha=1.0)
     array([-0.16666667,  0.66666667])
     """
+    if is_traced(K, y, alpha, sample_weight):
+        return traced_ridge(K, y, alpha, sample_weight, fit_intercept, check_alpha)
     K = _matrix(K)
     y, Y, alphas, s, keep = _functional(K, y, alpha, sample_weight)
     with one_blas_thread():
@@ -465,6 +478,8 @@ def ridge(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
 def ridge_loo(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
     """Leave-one-out residuals ``y − ŷ₋ᵢ`` of kernel ridge regression, without a refit.
 
+    Automatic differentiation follows it in K, y, alpha and the weights.
+
     Parameters
     ----------
     K, y, alpha, sample_weight, fit_intercept
@@ -479,6 +494,8 @@ def ridge_loo(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
     MLR7 7.3; the block inverse gives ``(P y)ᵢ / Pᵢᵢ`` with P = G⁻¹, less ``uuᵀ/(1ᵀu)``, u = G⁻¹1, for the
     intercept.
     """
+    if is_traced(K, y, alpha, sample_weight):
+        return traced_loo(K, y, alpha, sample_weight, fit_intercept, check_alpha)
     K = _matrix(K)
     y, Y, alphas, s, keep = _functional(K, y, alpha, sample_weight)
     with one_blas_thread():
