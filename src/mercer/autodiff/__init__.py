@@ -14,6 +14,7 @@ The way through: a call (``derivative``, ``second_order``) makes a level, runs t
 from mercer.autodiff import (  # noqa: F401
     array_methods,
     rules_elementwise,
+    rules_kernels,
     rules_linalg,
     rules_products,
     rules_reduction,

@@ -1,0 +1,574 @@
+"""Rules of kernels: where `mercer.kernels` and automatic differentiation meet.
+
+``k(X, Z)``, ``k.diag(X)``, ``k.gram(X, Z) @ V`` and the solutions of kernel ridge regression are primitives.
+A kernel's own derivatives compute their rules: the pushforward, the pullback, and the two of second order.
+
+Two primitives say it all. With p the traced samples and hyperparameters and L what is taken of the matrix (all
+of it, its diagonal, or its product with V),
+
+- ``along``: L DⁿK(p)[t₁, …, tₙ], the n-th derivative along n directions (n = 0 is the value);
+- ``gradient``: the gradient in p of ⟨G, L DⁿK(p)[t₁, …, tₙ]⟩.
+
+Each is linear in its directions, in G and in V, and the derivative of either in p is the same with one direction
+more. So the rules are written once for every n, and what can be evaluated, n ≤ 2 and n ≤ 1, is second order
+in every nesting of the modes.
+
+The kernels reach what is registered here through the hooks of `mercer._arrays`.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from mercer._arrays import check_output, plain_hooks, trace_hooks
+from mercer.autodiff.errors import NoRuleError, trace_error
+from mercer.autodiff.rules import Primitive, cast
+from mercer.autodiff.trace import Traced, plain
+from mercer.gram import Gram
+from mercer.kernels import derivatives
+from mercer.kernels.base import Kernel
+from mercer.kernels.bilinear import diag_second_push, second_pushforward
+from mercer.kernels.diag import diag_pull, diag_pull_push, diag_push
+from mercer.kernels.prepared import dtype_of, n_rows, take_rows, typed_diagonal
+
+__all__ = ["TracedGram"]
+
+# Entries of the strip of rows by which the derivative of a product is formed.
+_STRIP_ENTRIES = 2**20
+_SIDES = {"X": "Z", "Z": "X"}
+
+
+# -- where a kernel is differentiated -------------------------------------------------------------------
+
+
+def _plain_kernel(kernel):
+    """A kernel with every hyperparameter plain; the kernel itself if nothing in it is traced."""
+    known = kernel.__dict__.get("_cached_plain")
+    if known is None:
+        traced = {
+            name: plain(value) for name, value in kernel.get_params().items() if isinstance(value, Traced)
+        }
+        # Not itself: that would be a cycle, which memory outlives.
+        known = kernel.set_params(**traced) if traced else False
+        object.__setattr__(kernel, "_cached_plain", known)
+    return known or kernel
+
+
+@plain_hooks.append
+def _plain(value):
+    if isinstance(value, Traced):
+        return plain(value)
+    if isinstance(value, Kernel):
+        return _plain_kernel(value)
+    return value.plain() if isinstance(value, TracedGram) else NotImplemented
+
+
+class _Point:
+    """What a primitive knows of where it is differentiated, all of it plain.
+
+    Parameters
+    ----------
+    form : type
+        What is taken of the matrix: `_Matrix`, `_Diagonal` or `_Product`.
+    kernel : Kernel
+    X, Z : array_like
+        Z None for the symmetric case.
+    roles : tuple of str
+        What the primitive's first arguments are: "X", "Z", names of hyperparameters.
+    n_threads : int or None
+    """
+
+    def __init__(self, form, kernel, X, Z, roles, n_threads=None):
+        self.form, self.kernel, self.roles, self.n_threads = form, kernel, roles, n_threads
+        self.program, self.X, self.Z = kernel._derivative_inputs(X, Z)
+        self.symmetric = self.Z is None
+        self.shape = n_rows(self.X), n_rows(self.X if self.symmetric else self.Z)
+        self.dtype = np.dtype(dtype_of(self.X))
+        given = {"X": X, "Z": Z, **{h.name: h.value for h in kernel.hyperparameters}}
+        self.like = {role: np.asarray(given[role]) for role in roles}
+
+    @cached_property
+    def turned(self):
+        """The same with rows and columns swapped."""
+        if self.symmetric:
+            return self
+        roles = tuple(_SIDES.get(role, role) for role in self.roles)
+        return _Point(self.form, self.kernel, self.Z, self.X, roles, self.n_threads)
+
+    def direction(self, tangents):
+        """A direction, by role, as (tX, tZ, tparams), the last by path."""
+        tX, tZ = (
+            None if side not in tangents else np.require(tangents[side], np.float64, "A") for side in "XZ"
+        )
+        named = {role: t for role, t in tangents.items() if role not in _SIDES}
+        return tX, tZ, self.kernel._by_path(named)
+
+    def gathered(self, dX, dZ, dparams, wanted):
+        """Gradients for the roles that are wanted, each of its argument's shape and type."""
+        found = {"X": dX, "Z": dZ, **self.kernel._by_name(dparams)}
+        out = []
+        for role in wanted:
+            like, value = self.like[role], found[role]
+            dtype = like.dtype if like.dtype.kind == "f" else np.float64
+            out.append(
+                np.zeros(like.shape, dtype) if value is None else np.asarray(value).astype(dtype, copy=False)[()]
+            )
+        return tuple(out)
+
+
+# -- what is taken of the matrix, evaluated on plain values ---------------------------------------------
+
+
+class _Matrix:
+    """All of K."""
+
+    @staticmethod
+    def along(at, directions):
+        """K, or its derivative along one or two directions, (n, m)."""
+        if not directions:
+            return at.kernel(at.X, at.Z, n_threads=at.n_threads)
+        check_output(*at.shape, at.dtype)
+        return _strip(at, directions, slice(None), at.dtype)
+
+    @staticmethod
+    def gradient(at, directions, G):
+        """Gradient of ⟨G, K⟩, or its derivative along a direction."""
+        return _pulled(at, directions, np.require(G, np.float64, "A"))
+
+
+class _Product:
+    """K @ V, of which no n×m matrix is formed."""
+
+    @staticmethod
+    def along(at, directions, V):
+        """K @ V, or its derivative along one or two directions at fixed V."""
+        dtype = np.result_type(at.dtype, V.dtype, np.float32)
+        if not directions:
+            return Gram(at.kernel, at.X, at.Z, n_threads=at.n_threads).dot(V).astype(dtype, copy=False)
+        n, m = at.shape
+        out = np.empty((n, *V.shape[1:]), dtype)
+        step = max(1, _STRIP_ENTRIES // max(m, 1))
+        for start in range(0, n, step):
+            rows = slice(start, min(n, start + step))
+            out[rows] = _strip(at, directions, rows, np.float64) @ V
+        return out
+
+    @staticmethod
+    def gradient(at, directions, V, C):
+        """Gradient of ⟨C, K @ V⟩ in the samples and hyperparameters, or its derivative along a direction."""
+        pair = tuple(np.array(a.reshape(len(a), -1), np.float64) for a in (C, V))
+        return _pulled(at, directions, pair)
+
+
+class _Diagonal:
+    """The entries k(x_i, x_i)."""
+
+    @staticmethod
+    def along(at, directions):
+        """The diagonal, or its derivative along one or two directions, (n,)."""
+        if not directions:
+            return typed_diagonal(at.program, at.X)
+        t = [(tX, tparams) for tX, _, tparams in directions]
+        out = (
+            diag_push(at.program, at.X, *t[0])
+            if len(t) == 1
+            else diag_second_push(at.program, at.X, t[0], t[1])
+        )
+        return out.astype(at.dtype, copy=False)
+
+    @staticmethod
+    def gradient(at, directions, g):
+        """Gradient of ⟨g, diag K⟩, or its derivative along a direction."""
+        g = np.asarray(g, np.float64)
+        if not directions:
+            dX, dparams = diag_pull(at.program, at.X, g)
+        else:
+            tX, _, tparams = directions[0]
+            dX, dparams = diag_pull_push(at.program, at.X, g, np.zeros_like(g), tX, tparams)
+        return dX, None, dparams
+
+
+def _strip(at, directions, rows, dtype):
+    """Rows of the derivative of K along one or two directions."""
+    X, Z = at.X, at.Z
+    if rows != slice(None):
+        X, Z = take_rows(at.X, rows), at.X if at.symmetric else at.Z
+        directions = [
+            (None if tX is None else tX[rows], tX if at.symmetric else tZ, tparams)
+            for tX, tZ, tparams in directions
+        ]
+    out = np.empty((n_rows(X), at.shape[1]), dtype)
+    if len(directions) == 1:
+        return derivatives.pushforward(at.program, X, Z, *directions[0], out, at.n_threads)
+    return second_pushforward(at.program, X, Z, *directions, out)
+
+
+def _pulled(at, directions, G):
+    if not directions:
+        return derivatives.pullback(at.program, at.X, at.Z, G, at.n_threads)
+    return derivatives.pullback_pushforward(at.program, at.X, at.Z, G, *directions[0], at.n_threads)
+
+
+# -- the two primitives ---------------------------------------------------------------------------------
+
+
+def _split(args, at, dirs):
+    """The arguments of a primitive: traced parts, directions by role, and what it is linear in."""
+    start = len(at.roles)
+    directions = []
+    for roles in dirs:
+        directions.append(dict(zip(roles, args[start : start + len(roles)], strict=True)))
+        start += len(roles)
+    return args[: len(at.roles)], directions, args[start:]
+
+
+def _call(primitive, at, p, directions, linear, **kwargs):
+    tangents = [t for direction in directions for t in direction.values()]
+    dirs = tuple(tuple(direction) for direction in directions)
+    return primitive(*p, *tangents, *linear, at=at, dirs=dirs, **kwargs)
+
+
+def _present(direction):
+    return {role: t for role, t in direction.items() if t is not None}
+
+
+def _swapped(items, i, item):
+    """A list with entry i replaced."""
+    return [*items[:i], item, *items[i + 1 :]]
+
+
+def _refuse_third(at, order):
+    if order > 2:
+        raise trace_error(
+            repr(at.kernel),
+            "kernels have derivatives of first and second order, and this is one of the third",
+            "write the kernel's formula in NumPy where more are needed",
+            NoRuleError,
+        )
+
+
+def _along_value(*args, at, dirs):
+    _refuse_third(at, len(dirs))
+    _, directions, linear = _split(args, at, dirs)
+    return at.form.along(at, [at.direction(d) for d in directions], *linear)
+
+
+def _gradient_value(*args, at, dirs, wanted):
+    _refuse_third(at, len(dirs) + 1)
+    _, directions, linear = _split(args, at, dirs)
+    found = at.form.gradient(at, [at.direction(d) for d in directions], *linear)
+    return at.gathered(*found, wanted)
+
+
+def _tangents(primitive, tangents, args, at, dirs, **kwargs):
+    """The tangents of a primitive, one from each kind of argument."""
+    p, directions, linear = _split(args, at, dirs)
+    tp, t_directions, t_linear = _split(tangents, at, dirs)
+    moved = _present(dict(zip(at.roles, tp, strict=True)))
+    if moved:
+        yield _call(primitive, at, p, [*directions, moved], linear, **kwargs)
+    for i, t in enumerate(map(_present, t_directions)):
+        if t:
+            yield _call(primitive, at, p, _swapped(directions, i, t), linear, **kwargs)
+    for i, t in enumerate(t_linear):
+        if t is not None:
+            yield _call(primitive, at, p, directions, _swapped(linear, i, t), **kwargs)
+
+
+def _along_jvp(tangents, ans, *args, at, dirs):
+    total = None
+    for part in _tangents(along, tangents, args, at, dirs):
+        total = part if total is None else total + part
+    return total
+
+
+def _gradient_jvp(tangents, ans, *args, at, dirs, wanted):
+    total = None
+    for part in _tangents(gradient, tangents, args, at, dirs, wanted=wanted):
+        total = part if total is None else tuple(a + b for a, b in zip(total, part, strict=True))
+    return total
+
+
+def _cotangents(at, dirs, args, needed, extra, linear):
+    """Cotangents of the traced parts and of the directions of either primitive.
+
+    What is differentiated is ⟨G, L DⁿK[directions, *extra]⟩, G the last of `linear`.
+    """
+    p, directions, _ = _split(args, at, dirs)
+    need_p, need_directions, _ = _split(needed, at, dirs)
+    out = _gradients(at, p, [*directions, *extra], linear, dict(zip(at.roles, need_p, strict=True)))
+    for i, need in enumerate(need_directions):
+        rest = [*directions[:i], *directions[i + 1 :], *extra]
+        out += _gradients(at, p, rest, linear, need)
+    return out
+
+
+def _gradients(at, p, directions, linear, need):
+    wanted = tuple(role for role, needs in need.items() if needs)
+    if not wanted:
+        return [None] * len(need)
+    found = _call(gradient, at, p, directions, linear, wanted=wanted)
+    found = dict(zip(wanted, found, strict=True))
+    return [found.get(role) for role in need]
+
+
+def _turned(at, p, directions, C):
+    """(L DⁿK)ᵀ C for a product."""
+    turned = [{_SIDES.get(role, role): t for role, t in d.items()} for d in directions]
+    if at.symmetric:
+        turned = directions
+    return _call(along, at.turned, p, turned, [C])
+
+
+def _along_vjp(g, ans, needed, *args, at, dirs):
+    p, directions, linear = _split(args, at, dirs)
+    out = _cotangents(at, dirs, args, needed, [], [*linear, g])
+    if linear:
+        out.append(cast(_turned(at, p, directions, g), linear[0]) if needed[-1] else None)
+    return out
+
+
+def _gradient_vjp(g, ans, needed, *args, at, dirs, wanted):
+    p, directions, linear = _split(args, at, dirs)
+    moved = _present(dict(zip(wanted, g, strict=True)))
+    directions = [*directions, moved]
+    out = _cotangents(at, dirs, args, needed, [moved], linear)
+    *V, G = linear
+    need = needed[len(out) :]
+    if V:
+        out.append(cast(_turned(at, p, directions, G), V[0]) if need[0] else None)
+    out.append(cast(_call(along, at, p, directions, V), G) if need[-1] else None)
+    return out
+
+
+along = Primitive(_along_value, _along_jvp, _along_vjp, name="a kernel's derivative")
+gradient = Primitive(_gradient_value, _gradient_jvp, _gradient_vjp, name="a kernel's pullback")
+
+
+# -- what the kernels call ------------------------------------------------------------------------------
+
+
+def _value(form, kernel, X, Z, *linear, n_threads=None):
+    """A form's value on traced samples, hyperparameters or V."""
+    traced = {side: x for side, x in (("X", X), ("Z", Z)) if isinstance(x, Traced)}
+    differentiable = {h.name for h in kernel.hyperparameters}
+    for name, value in kernel.get_params().items():
+        if isinstance(value, Traced):
+            if name not in differentiable:
+                raise trace_error(
+                    repr(kernel),
+                    f"it has no derivative in {name}, which is traced",
+                    f"pass ad.stop_gradient of it, a plain value; it has those in {sorted(differentiable)}",
+                    NoRuleError,
+                )
+            traced[name] = value
+    at = _Point(form, _plain_kernel(kernel), plain(X), plain(Z), tuple(traced), n_threads)
+    return _call(along, at, tuple(traced.values()), [], linear)
+
+
+def _hook(name):
+    def register(function):
+        trace_hooks[name] = function
+        return function
+
+    return register
+
+
+@_hook("matrix")
+def _matrix(kernel, X, Z, out=None, n_threads=None):
+    if out is not None:
+        raise trace_error("k(X, Z, out=…)", "a traced matrix has no memory of its own", "leave out= away")
+    return _value(_Matrix, kernel, X, None if Z is X else Z, n_threads=n_threads)
+
+
+@_hook("diag")
+def _diag(kernel, X):
+    return _value(_Diagonal, kernel, X, None)
+
+
+@_hook("product")
+def _product(gram, V):
+    """K @ V for a plain operator and a traced V."""
+    samples = gram._samples
+    return TracedGram(gram.kernel, samples.X, samples.Z, n_threads=gram.n_threads) @ V
+
+
+@_hook("gram")
+class TracedGram:
+    """A kernel matrix of traced samples or hyperparameters, whose products never form it.
+
+    ``k.gram(X, Z)`` makes one; its products are differentiated without an n×m array.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X, Z : array_like
+        Z None for the symmetric case.
+    n_threads : int or None
+
+    Attributes
+    ----------
+    shape : tuple
+        (n, m).
+    dtype : dtype
+        That of the samples.
+    """
+
+    # Arrays leave ``V @ K`` to the operator.
+    __array_ufunc__ = None
+    __hash__ = None
+
+    def __init__(self, kernel, X, Z=None, *, n_threads=None):
+        self.kernel, self.X, self.Z, self.n_threads = kernel, X, None if Z is X else Z, n_threads
+        operator = self.plain()
+        self.shape, self.dtype = operator.shape, operator.dtype
+
+    def plain(self):
+        """The operator without its derivative.
+
+        Returns
+        -------
+        Gram
+        """
+        return Gram(_plain_kernel(self.kernel), plain(self.X), plain(self.Z), n_threads=self.n_threads)
+
+    @property
+    def symmetric(self):
+        """Whether rows and columns are the same samples."""
+        return self.Z is None
+
+    @property
+    def T(self):
+        """The same with rows and columns swapped."""
+        return self if self.symmetric else TracedGram(self.kernel, self.Z, self.X, n_threads=self.n_threads)
+
+    def dot(self, V):
+        """``K @ V``.
+
+        Parameters
+        ----------
+        V : array_like of shape (m,) or (m, p)
+
+        Returns
+        -------
+        array of shape (n,) or (n, p)
+        """
+        V = V if isinstance(V, Traced) else np.asarray(V)
+        if V.ndim not in (1, 2) or V.shape[0] != self.shape[1]:
+            raise ValueError(f"V must have {self.shape[1]} rows, one per column of K, got shape {V.shape}")
+        if V.dtype.kind not in "fiub":
+            raise ValueError(
+                f"V must hold real numbers, got dtype {V.dtype}; multiply real and imaginary parts apart"
+            )
+        return _value(_Product, self.kernel, self.X, self.Z, V, n_threads=self.n_threads)
+
+    def __matmul__(self, V):
+        """``K @ V``, as `dot`."""
+        return self.dot(V)
+
+    def __rmatmul__(self, V):
+        """``V @ K``."""
+        return np.transpose(self.T.dot(np.transpose(V)))
+
+    def __len__(self):
+        """The number of rows."""
+        return self.shape[0]
+
+    def rows(self, index):
+        """Some rows as a matrix.
+
+        Parameters
+        ----------
+        index : slice or array of ints or boolean mask
+
+        Returns
+        -------
+        array of shape (len(index), m)
+        """
+        if isinstance(index, int | np.integer):
+            return self.rows(np.array([range(len(self))[index]]))[0]
+        X = take_rows(self.X, index if isinstance(index, slice) else np.asarray(index))
+        return self.kernel(X, self.X if self.symmetric else self.Z, n_threads=self.n_threads)
+
+    def __getitem__(self, index):
+        """Rows by index, as `rows`."""
+        return self.rows(index)
+
+    def diag(self):
+        """Entries (i, i).
+
+        Returns
+        -------
+        array of shape (min(n, m),)
+        """
+        return self.kernel.diag(self.X) if self.symmetric else np.diagonal(self.formed())
+
+    def formed(self):
+        """The matrix itself.
+
+        Returns
+        -------
+        array of shape (n, m)
+        """
+        return self.kernel(self.X, self.Z, n_threads=self.n_threads)
+
+
+@_hook("refused")
+def _refused(name):
+    return trace_error(
+        name,
+        "it is traced, but what was called computes on plain values, and the derivative would be lost",
+        "differentiate k(X, Z), k.diag(X), k.gram(X, Z) @ V, and for kernel ridge regression "
+        "mercer.solvers.ridge(k(X), y, alpha) or ridge_loo; or pass ad.stop_gradient of it",
+    )
+
+
+# -- the linear systems of the solvers ------------------------------------------------------------------
+
+
+def _solve_value(A, B, factor):
+    return factor(B)
+
+
+def _half(M):
+    return 0.5 * (M + np.transpose(M))
+
+
+@_hook("solve")
+def solve(A, B, factor):
+    """A⁻¹ B for a symmetric A, of which one factor serves all derivatives.
+
+    Parameters
+    ----------
+    A : array of shape (n, n)
+        Possibly traced.
+    B : array of shape (n, t)
+        Possibly traced.
+    factor : callable
+        B → A⁻¹ B on plain values.
+
+    Returns
+    -------
+    array of shape (n, t)
+
+    Notes
+    -----
+    d(A⁻¹B) = A⁻¹(dB − dA A⁻¹B); the cotangent of A is symmetric, as A is.
+    """
+    return _solve(A, B, factor=factor)
+
+
+def _solve_jvp(tangents, ans, A, B, factor):
+    tA, tB = tangents
+    right = None if tA is None else -(tA @ ans)
+    if tB is not None:
+        right = tB if right is None else tB + right
+    return _solve(A, right, factor=factor)
+
+
+def _solve_vjp(g, ans, needed, A, B, factor):
+    right = _solve(A, g, factor=factor)
+    return [-_half(right @ np.transpose(ans)) if needed[0] else None, right if needed[1] else None]
+
+
+_solve = Primitive(_solve_value, _solve_jvp, _solve_vjp, name="solvers.ridge's linear system")
