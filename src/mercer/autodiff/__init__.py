@@ -23,6 +23,22 @@ from mercer.autodiff import (  # noqa: F401
     ufunc_methods,
 )
 from mercer.autodiff.derivative import grad, jacobian, jvp, value_and_grad, vjp
+from mercer.autodiff.implicit import argmin, fixed_point, implicit_root
+from mercer.autodiff.programs import linear_program, quadratic_program
 from mercer.autodiff.second_order import hessian, hvp, second_directional
 
-__all__ = ["grad", "hessian", "hvp", "jacobian", "jvp", "second_directional", "value_and_grad", "vjp"]
+__all__ = [
+    "argmin",
+    "fixed_point",
+    "grad",
+    "hessian",
+    "hvp",
+    "implicit_root",
+    "jacobian",
+    "jvp",
+    "linear_program",
+    "quadratic_program",
+    "second_directional",
+    "value_and_grad",
+    "vjp",
+]

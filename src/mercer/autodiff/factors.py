@@ -191,8 +191,8 @@ class Krylov(Factor):
         if not residual <= self.rtol:
             method = "conjugate gradients" if self.symmetric else "GMRES"
             warn_unconverged(
-                f"{method} left a residual of {residual:.1e} (‖r − A x‖/‖r‖, wanted {self.rtol:.0e}) in the linear "
-                "system of an implicit derivative, which is that inaccurate times the condition number of "
+                f"{method} left a residual of {residual:.1e} (‖r − A x‖/‖r‖, wanted {self.rtol:.0e}) in the "
+                "linear system of an implicit derivative, whose error is that times the condition number of "
                 'A = ∂F/∂w; where A is singular there is none; linear_solver="lu" or jacobian= solve directly'
             )
         return x

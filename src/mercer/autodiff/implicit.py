@@ -1,9 +1,10 @@
-"""Derivatives of what a solver returns, by the implicit function theorem (LINMA 1.8): the solver is not traced.
+"""Derivatives of a solver's answer by the implicit function theorem (LINMA 1.8): the solver is not traced.
 
 w*(λ) solves F(w, λ) = 0, found by anybody's solver. With A = ∂F/∂w at the solution for the plain λ, the chord
 step w ↦ w − A⁻¹ F(w, λ) on a *traced* λ adds one order of derivative to w, starting from the plain solution,
-which has none: the first step is dw = −A⁻¹ ∂_λF dλ (1.43), forward as in (1.44), reverse as in (1.47). As many
-steps as derivatives are nested are exact, so that one factorisation of A serves all modes and orders (1.46, 1.48).
+which has none: the first step is dw = −A⁻¹ ∂_λF dλ (1.43), forward as in (1.44), reverse as in (1.47). As
+many steps as derivatives are nested are exact, so that one factorisation of A serves all modes and orders
+(1.46, 1.48).
 
 The way through: solve → w (plain) → ``jacobian`` → ``factors`` → `continued`.
 """
@@ -43,28 +44,31 @@ def implicit_root(F, solve=None, *, linear_solver="auto", jacobian=None, has_aux
     Parameters
     ----------
     F : callable
-        ``F(w, *args)`` in NumPy, with as many values as w has entries. Its derivatives are taken; those of `solve` never are.
+        ``F(w, *args)`` in NumPy, with as many values as w has entries. Its derivatives are taken; those of
+        `solve` never are.
     solve : callable
-        ``solve(*args, **kwargs) -> w``, an array or a tree of arrays. It is called with plain values and may do as it
-        pleases (``scipy.optimize.root``, a loop, another language). Keyword arguments reach `solve` alone and are not
-        differentiated. Left out: the result is a decorator for `solve`.
+        ``solve(*args, **kwargs) -> w``, an array or a tree of arrays. It is called with plain values and may
+        do as it pleases (``scipy.optimize.root``, a loop, another language). Keyword arguments reach `solve`
+        alone and are not differentiated. Left out: the result is a decorator for `solve`.
     linear_solver : {"auto", "lu", "cholesky", "sparse", "krylov"}
-        For ∂F/∂w: a dense factorisation ("cholesky" only if it is symmetric positive definite); SuperLU for a sparse
-        `jacobian`; or GMRES by products, without the matrix, each solution's residual checked to 1e-10. "auto" is
-        "sparse" if `jacobian` returns a SciPy sparse matrix, "lu" up to 5000 unknowns, and "krylov" above.
+        For ∂F/∂w: a dense factorisation ("cholesky" only if it is symmetric positive definite); SuperLU for a
+        sparse `jacobian`; or GMRES by products, without the matrix, each solution's residual checked to
+        1e-10. "auto" is "sparse" if `jacobian` returns a SciPy sparse matrix, "lu" up to 5000 unknowns, and
+        "krylov" above.
     jacobian : callable, optional
-        ``jacobian(w, *args)``: ∂F/∂w, of shape (n, n) for n entries of w, dense or SciPy sparse. Default: by :func:`jacobian`.
+        ``jacobian(w, *args)``: ∂F/∂w, of shape (n, n) for n entries of w, dense or SciPy sparse. Default: by
+        :func:`jacobian`.
     has_aux : bool
         Whether `solve` returns (w, aux); so does the result, with aux as it is.
     rtol : float
-        How far solve's answer may be from the root (by Newton's step there, relative to the largest entry of w, with
-        1e-8 beside it) without a warning.
+        How far solve's answer may be from the root (by Newton's step there, relative to the largest entry of
+        w, with 1e-8 beside it) without a warning.
 
     Returns
     -------
     callable
-        ``(*args, **kwargs) -> w``. With plain arguments it is what `solve` returned; traced arguments may be arrays
-        or trees.
+        ``(*args, **kwargs) -> w``. With plain arguments it is what `solve` returned; traced arguments may be
+        arrays or trees.
 
     Raises
     ------
@@ -74,7 +78,8 @@ def implicit_root(F, solve=None, *, linear_solver="auto", jacobian=None, has_aux
     Warns
     -----
     ConvergenceWarning
-        If ∂F/∂w is badly conditioned, if the root is not found to `rtol`, or if a Krylov solution falls short.
+        If ∂F/∂w is badly conditioned, if the root is not found to `rtol`, or if a Krylov solution falls
+        short.
 
     References
     ----------
@@ -150,7 +155,9 @@ def argmin(f, solve=None, *, linear_solver="auto", hessian=None, has_aux=False, 
     Examples
     --------
     >>> import numpy as np, mercer.autodiff as ad
-    >>> ridge = ad.argmin(lambda w, a: np.sum((w - 3.0) ** 2) + a * np.sum(w**2), lambda a: np.ones(2) * 3 / (1 + a))
+    >>> def loss(w, a):
+    ...     return np.sum((w - 3.0) ** 2) + a * np.sum(w**2)
+    >>> ridge = ad.argmin(loss, lambda a: np.full(2, 3 / (1 + a)))
     >>> ad.jacobian(ridge)(1.0)
     array([-0.75, -0.75])
     """
@@ -193,12 +200,14 @@ class _Rule:
         if linear_solver not in SOLVERS:
             raise ValueError(f"linear_solver must be one of {', '.join(SOLVERS)}, got {linear_solver!r}")
         if linear_solver == "sparse" and jacobian is None:
-            raise ValueError('linear_solver="sparse" needs jacobian= (hessian=), which returns a SciPy sparse matrix')
+            raise ValueError(
+                'linear_solver="sparse" needs jacobian= (hessian=), which returns a SciPy sparse matrix'
+            )
         self.F, self.linear_solver, self.jacobian = F, linear_solver, jacobian
         self.fixed, self.minimum, self.rtol = fixed, minimum, rtol
 
     def differentiable(self, w, args, fixed):
-        """Return solve's answer with the derivatives that the traced values in `args`, or in F's closure, ask for."""
+        """Return solve's answer with derivatives in what is traced in `args` or in F's closure."""
         leaves, structure = flatten(w)
         if any(isinstance(x, Traced) for x in leaves):
             raise trace_error(
@@ -209,7 +218,9 @@ class _Rule:
         space = Space([leaf(x, "the solver's answer") for x in leaves], structure)
         w0 = space.joined(space.leaves)
         if not np.all(np.isfinite(w0)):
-            raise ImplicitFunctionError("the solver's answer has infinite or NaN entries, it has no derivative")
+            raise ImplicitFunctionError(
+                "the solver's answer has infinite or NaN entries, it has no derivative"
+            )
 
         def residual(v, args=args):
             return self._residual(space, v, args)
@@ -232,7 +243,8 @@ class _Rule:
         if r.shape != v.shape:
             name = "g" if self.fixed else "F"
             raise ValueError(
-                f"{name} has {r.size} values for the {v.size} entries of w (complex ones count twice); there must be as many"
+                f"{name} has {r.size} values for the {v.size} entries of w (complex ones count twice); "
+                "there must be as many"
             )
         return r - v if self.fixed else r
 
@@ -259,12 +271,14 @@ class _Rule:
         return factor
 
     def _given(self, residual, w0, space, args):
-        """Return the user's Jacobian as that of F in the real entries of w, after a check in one direction."""
+        """Return the user's Jacobian as that of F in the real entries of w, checked in one direction."""
         A = self.jacobian(space.split(w0), *args)
         n = space.n
         A = A if scipy.sparse.issparse(A) else np.reshape(plain(A), (n, n))
         if A.shape != (n, n):
-            raise ValueError(f"jacobian= has shape {A.shape} for {n} entries of w; return a matrix of shape ({n}, {n})")
+            raise ValueError(
+                f"jacobian= has shape {A.shape} for {n} entries of w; return a matrix of shape ({n}, {n})"
+            )
         if space.is_complex:
             block = scipy.sparse.block_array if scipy.sparse.issparse(A) else np.block
             A = _interleaved(block([[A.real, -A.imag], [A.imag, A.real]]), space)
@@ -297,7 +311,8 @@ class _Rule:
             raise ImplicitFunctionError(
                 f"{what} is not positive definite at pivot {factor.pivot}: "
                 + (
-                    "solve found a saddle point or a maximum; ad.implicit_root(ad.grad(f), solve) differentiates those"
+                    "solve found a saddle point or a maximum; ad.implicit_root(ad.grad(f), solve) "
+                    "differentiates those"
                     if self.minimum
                     else 'use linear_solver="lu"'
                 )
@@ -330,7 +345,9 @@ def _krylov(residual, w0, given, symmetric):
 def _finite(A):
     values = A.data if scipy.sparse.issparse(A) else A
     if not np.all(np.isfinite(values)):
-        raise ImplicitFunctionError("∂F/∂w has infinite or NaN entries at the solver's answer, there is no derivative")
+        raise ImplicitFunctionError(
+            "∂F/∂w has infinite or NaN entries at the solver's answer, there is no derivative"
+        )
     return A
 
 
@@ -339,13 +356,15 @@ def check_condition(factor, what, dtype):
     eps = np.finfo(dtype).eps
     if not factor.rcond > eps:
         raise ImplicitFunctionError(
-            f"the implicit function theorem fails at the solver's answer: {what} is singular (reciprocal condition "
-            f"number {factor.rcond:.1e}), so the solution is not a differentiable function of the arguments there"
+            f"the implicit function theorem fails at the solver's answer: {what} is singular (reciprocal "
+            f"condition number {factor.rcond:.1e}), so the solution is not a differentiable function of the "
+            "arguments there"
         )
     if factor.rcond < eps ** (2 / 3):
         warn_unconverged(
-            f"{what} is badly conditioned at the solver's answer (reciprocal condition number {factor.rcond:.1e}): "
-            f"relative errors of the derivative may reach {eps / factor.rcond:.0e}; scale or regularise the problem"
+            f"{what} is badly conditioned at the solver's answer (reciprocal condition number "
+            f"{factor.rcond:.1e}): relative errors of the derivative may reach {eps / factor.rcond:.0e}; "
+            "scale or regularise the problem"
         )
 
 
@@ -365,14 +384,15 @@ def check_root(factor, residual, w0, r0, rtol):
     second = np.max(abs(factor.solve(r1)), initial=0.0) if np.all(np.isfinite(r1)) else np.inf
     if not second <= 0.1 * first:
         raise ImplicitFunctionError(
-            f"the solver's answer (largest entry {size:.2e}) is no simple root: Newton's step from it has length {first:.1e}, "
-            f"and the next one {second:.1e}, not a tenth; either solve stopped early (|F| is {np.max(abs(r0)):.1e}), or "
-            "the root is multiple and the implicit function theorem fails there"
+            f"the solver's answer (largest entry {size:.2e}) is no simple root: Newton's step from it has "
+            f"length {first:.1e}, and the next one {second:.1e}, not a tenth; either solve stopped early (|F| "
+            f"is {np.max(abs(r0)):.1e}), or the root is multiple and the implicit function theorem fails there"
         )
     if first > max(rtol, 100 * eps) * size + max(1e-8, 1000 * eps):
         warn_unconverged(
-            f"the solver's answer is {first:.1e} from the root by Newton's step (its largest entry is {size:.2e}, |F| "
-            f"{np.max(abs(r0)):.1e}), and the derivative is about as inaccurate; tighten the solver's tolerance"
+            f"the solver's answer is {first:.1e} from the root by Newton's step (its largest entry is "
+            f"{size:.2e}, |F| {np.max(abs(r0)):.1e}), and the derivative is about as inaccurate; tighten the "
+            "solver's tolerance"
         )
 
 
