@@ -1,41 +1,99 @@
 """The methods, properties, indexing and assignment of traced arrays.
 
-Assignment follows NumPy's meaning: the name that is assigned to keeps its identity, and what was read from
-it by basic indexing before is a view that sees the change, and writes through. Views made by other
-functions see changes but refuse to be written to.
+Assignment follows NumPy's meaning: the name that is assigned to keeps its identity, and a view (what basic
+indexing, reshape, transpose and their kin read before) sees the change and writes through to its base.
+What NumPy makes read-only (broadcast arrays, diagonals) sees changes but refuses to be written to.
 """
+
+import math
 
 import numpy as np
 
-from mercer.autodiff.errors import trace_error
-from mercer.autodiff.rules import cast, define, unbroadcast
+from mercer.autodiff.errors import TraceValueError, trace_error
+from mercer.autodiff.rules import Primitive, cast, unbroadcast
 from mercer.autodiff.trace import METHODS, PROPERTIES, Traced, adopt, apply, fresh, plain
 
 # -- indexing -------------------------------------------------------------------------------------------
 
 
-def _getitem(x, index):
-    return x[index]
+def is_basic(index):
+    """Whether an index makes a view (NumPy's basic indexing)."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(
+        part is None
+        or part is Ellipsis
+        or isinstance(part, slice | np.integer)
+        or (isinstance(part, int) and not isinstance(part, bool))
+        for part in parts
+    )
 
 
-def _put(g, x, index):
-    """The transpose of x[index]: contributions to an entry read twice add up."""
-    out = np.zeros(np.shape(x), g.dtype)
+def _led(index, n_lead):
+    """Return an index that leaves `n_lead` leading axes alone, and where these then are in what it reads.
+
+    Advanced indices that stand apart put their axes first, before the leading ones.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    led = (*(slice(None),) * n_lead, *parts)
     if is_basic(index):
-        out[index] = g
+        return led, 0
+    at = [i for i, p in enumerate(parts) if not (p is None or p is Ellipsis or isinstance(p, slice))]
+    if at[-1] - at[0] == len(at) - 1:
+        return led, 0
+    arrays = [np.asarray(parts[i]) for i in at]
+    return led, max(1 if a.dtype == bool else a.ndim for a in arrays)
+
+
+def read(t, index, n_lead):
+    """Return ``t[lead, *index]`` with the leading axes in front."""
+    if not n_lead:
+        return getitem(t, index)
+    led, first = _led(index, n_lead)
+    out = getitem(t, led)
+    return np.moveaxis(out, range(first, first + n_lead), range(n_lead)) if first else out
+
+
+def _positions(shape, index):
+    """Return the flat positions of the entries that an index names."""
+    return np.arange(math.prod(shape)).reshape(shape)[index]
+
+
+def _put(g, index, shape, lead):
+    """The transpose of x[index]: contributions to an entry read twice add up."""
+    if is_basic(index):
+        out = np.zeros((*lead, *shape), g.dtype)
+        out[_led(index, len(lead))[0] if lead else index] = g
+        return out
+    size, rows = math.prod(shape), math.prod(lead)
+    at = _positions(shape, index).ravel()
+    g = g.reshape(rows, at.size)
+    if at.size < 2 or np.bincount(at).max() == 1:
+        out = np.zeros((rows, size), g.dtype)
+        out[:, at] = g
     else:
-        np.add.at(out, index, g)
+        everywhere = (at + size * np.arange(rows)[:, None]).ravel()
+        out = _summed(everywhere, g.ravel(), rows * size)
+    return out.reshape(*lead, *shape)
+
+
+def _summed(at, g, size):
+    """Return the sums of the entries of g that go to each of `size` positions."""
+    if g.dtype.kind == "c":
+        total = _summed(at, g.real, size) + 1j * _summed(at, g.imag, size)
+        return total.astype(g.dtype, copy=False)
+    if g.dtype.itemsize <= 8:
+        return np.bincount(at, g, size).astype(g.dtype, copy=False)
+    out = np.zeros(size, g.dtype)
+    np.add.at(out, at, g)
     return out
 
 
-put = define(
+scatter = Primitive(
     _put,
-    name="index transpose",
-    jvp="linear",
-    vjp=[lambda g, ans, t, x, index: cast(getitem(g, index), t)],
-)
-getitem = define(
-    _getitem, name="x[index]", jvp="linear", vjp=[lambda g, ans, x, index: put(g, x_like(x), index)]
+    name="transpose of x[index]",
+    jvp=[lambda t, ans, g, index, shape, lead: scatter(t, index, shape, np.shape(t)[: np.ndim(t) - np.ndim(g)] + lead)],
+    vjp=[lambda g, ans, x, index, shape, lead: cast(read(g, index, np.ndim(g) - len(shape)), x)],
+    batched=True,
 )
 
 
@@ -45,70 +103,99 @@ class Like:
     __slots__ = ("dtype", "ndim", "shape")
 
     def __init__(self, x):
-        self.shape, self.dtype, self.ndim = np.shape(x), x.dtype, len(np.shape(x))
+        self.shape, self.dtype, self.ndim = np.shape(x), x.dtype, np.ndim(x)
 
 
-def x_like(x):
-    return Like(x)
+x_like = Like
 
 
-def is_basic(index):
-    """Whether an index makes a view (NumPy's basic indexing)."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return all(
-        part is None or part is Ellipsis or isinstance(part, int | np.integer | slice) for part in parts
-    ) and not any(isinstance(part, bool) for part in parts)
+def put(g, like, index):
+    """Return zeros like an array with g's entries added at an index."""
+    return scatter(g, index, like.shape, ())
+
+
+def _getitem_vjp(g, ans, x, index):
+    return scatter(g, index, np.shape(x), np.shape(g)[: np.ndim(g) - np.ndim(ans)])
+
+
+getitem = Primitive(
+    lambda x, index: x[index],
+    name="x[index]",
+    jvp=[lambda t, ans, x, index: read(t, index, np.ndim(t) - np.ndim(x))],
+    vjp=[_getitem_vjp],
+    batched=True,
+)
 
 
 def _setitem(x, value, index):
-    out = x.copy() if isinstance(x, np.ndarray) else np.array(x)
+    # The layout is kept: it decides what NumPy makes views of.
+    out = x.copy("K") if isinstance(x, np.ndarray) else np.array(x)
     out[index] = value
     return out
 
 
 def _written(shape, index):
     """For each entry that an index names, whether it is the one that stays there: the last write wins."""
-    size = int(np.prod(shape))
-    positions = np.arange(size).reshape(shape)[index]
-    last = np.full(size, -1)
-    order = np.arange(np.size(positions))
-    last[np.ravel(positions)] = order
-    return (last[np.ravel(positions)] == order).reshape(np.shape(positions))
+    positions = _positions(shape, index)
+    last = np.full(math.prod(shape), -1)
+    order = np.arange(positions.size)
+    last[positions.ravel()] = order
+    return (last[positions.ravel()] == order).reshape(positions.shape)
 
 
-def _setitem_value(g, index):
-    part = getitem(g, index)
-    return part if is_basic(index) else part * _written(np.shape(g), index)
+def write(t, value, index, ans, value_shape):
+    """Return ``t`` with ``t[lead, *index] = value``, where value may have the leading axes, too."""
+    n_lead = np.ndim(t) - np.ndim(ans)
+    if not n_lead:
+        return setitem(t, value, index)
+    led, first = _led(index, n_lead)
+    if np.ndim(value) > len(value_shape):
+        region = np.broadcast_to(False, np.shape(ans))[index].ndim
+        lead = np.shape(value)[: np.ndim(value) - len(value_shape)]
+        value = np.reshape(value, (*lead, *(1,) * (region - len(value_shape)), *value_shape))
+        if first:
+            value = np.moveaxis(value, range(n_lead), range(first, first + n_lead))
+    return setitem(t, value, led)
 
 
 def _setitem_jvp(tangents, ans, x, value, index):
     t, tv, *_ = tangents
-    t = np.zeros_like(ans) if t is None else t
-    return setitem(t, np.zeros((), ans.dtype) if tv is None else tv, index)
+    if t is None and tv is None:
+        return None
+    if t is None:
+        lead = np.shape(tv)[: np.ndim(tv) - np.ndim(value)]
+        t = np.zeros((*lead, *np.shape(ans)), ans.dtype)
+    return write(t, np.zeros((), ans.dtype) if tv is None else tv, index, ans, np.shape(value))
 
 
-setitem = define(
-    _setitem,
-    name="x[index] = value",
-    jvp=_setitem_jvp,
-    vjp=[
-        lambda g, ans, x, value, index: setitem(g, np.zeros((), g.dtype), index),
-        lambda g, ans, x, value, index: unbroadcast(_setitem_value(g, index), value),
-    ],
-)
+def _setitem_vjp(g, ans, needed, x, value, index):
+    to_x = write(g, np.zeros((), g.dtype), index, ans, ()) if needed[0] else None
+    to_value = None
+    if needed[1]:
+        n_lead = np.ndim(g) - np.ndim(ans)
+        to_value = read(g, index, n_lead)
+        if not is_basic(index):
+            to_value = np.where(_written(np.shape(ans), index), to_value, np.zeros((), g.dtype))
+        to_value = unbroadcast(to_value, value, n_lead or None)
+    return to_x, to_value, None
+
+
+setitem = Primitive(_setitem, name="x[index] = value", jvp=_setitem_jvp, vjp=_setitem_vjp, batched=True)
 
 
 def _index_of(index):
-    """Return an index in which nothing is traced, or say which part is."""
-    parts = index if isinstance(index, tuple) else (index,)
-    for part in parts:
-        if isinstance(part, Traced):
-            raise trace_error(
-                "x[index]", "an index must be whole numbers or booleans", "index by plain values"
-            )
-    if isinstance(index, list):
-        return np.asarray(index) if index else np.zeros(0, int)
-    return index
+    """Return an index in which nothing is traced or can change later, or say which part is."""
+    if isinstance(index, tuple):
+        return tuple(_part_of(part) for part in index)
+    return _part_of(index)
+
+
+def _part_of(part):
+    if isinstance(part, Traced):
+        raise trace_error("x[index]", "an index must be whole numbers or booleans", "index by plain values")
+    if isinstance(part, list):
+        return np.asarray(part) if part else np.zeros(0, int)
+    return part.copy() if isinstance(part, np.ndarray) else part
 
 
 def _get(self, index):
@@ -134,16 +221,58 @@ class ReadAgain:
 def _set(self, index, value):
     fresh(self)
     index = _index_of(index)
-    if self._base is not None and not isinstance(self._again, ReadAgain):
+    base = self._base
+    if base is None:
+        adopt(self, _assigned(self, index, value))
+        return
+    if isinstance(self._again, ReadAgain):
+        _set(base, self._again.index, _assigned(self, index, value))
+    else:
+        if not plain(self).flags.writeable or self.dtype != base.dtype:
+            raise trace_error(
+                "assignment",
+                "this array is a view that NumPy does not let be written to, or a part of a complex array",
+                "assign to the array itself, or to x.copy()",
+                TraceValueError,
+            )
+        positions = self._again(np.arange(base.size).reshape(base.shape))[index]
+        _set(base, np.unravel_index(positions, base.shape), value)
+    adopt(self, self._again(base))
+    self._base_version = base._version
+
+
+def _assigned(x, index, value):
+    """Return x with entries replaced; as in NumPy, ones in front of the value's shape may be too many."""
+    if np.ndim(value) and np.shape(value)[0] == 1:
+        region = np.broadcast_to(False, x.shape)[index].ndim
+        extra = np.ndim(value) - region
+        if extra > 0 and np.shape(value)[:extra] == (1,) * extra:
+            value = np.reshape(value, np.shape(value)[extra:])
+    return apply(setitem, (x, value), {"index": index})
+
+
+def write_into(out, value):
+    """Return `value`, or `out` after it was assigned to it, as the argument ``out`` of NumPy's functions means.
+
+    Raises
+    ------
+    TraceError
+        If a traced value would be written into a plain array.
+    """
+    if isinstance(out, tuple):
+        (out,) = out
+    if out is None:
+        return value
+    if np.shape(out) != np.shape(value):
+        raise ValueError(f"out has shape {np.shape(out)}, the result {np.shape(value)}")
+    if isinstance(value, Traced) and not isinstance(out, Traced):
         raise trace_error(
-            "assignment",
-            "this array is a view that NumPy would write through",
-            "assign to the array itself, or to x.copy()",
+            "out=",
+            "assignment of a traced value into a plain array would lose the derivative",
+            "make the array by np.zeros_like(x) or np.zeros(shape, like=x), or leave out= away",
         )
-    adopt(self, apply(setitem, (self, value), {"index": index}))
-    if self._base is not None:
-        _set(self._base, self._again.index, self)
-        self._base_version = self._base._version
+    out[...] = value
+    return out
 
 
 METHODS["__getitem__"] = _get
@@ -226,11 +355,12 @@ def _astype(self, dtype, **kwargs):
     return astype(self, dtype=dtype) if dtype.kind in "fc" else plain(self).astype(dtype)
 
 
-astype = define(
+astype = Primitive(
     lambda x, dtype: x.astype(dtype),
     name="astype",
-    jvp="linear",
+    jvp=[lambda t, ans, x, dtype: t.astype(dtype)],
     vjp=[lambda g, ans, x, dtype: cast(g, x)],
+    batched=True,
 )
 METHODS["astype"] = _astype
 
