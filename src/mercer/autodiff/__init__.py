@@ -13,6 +13,7 @@ The way through: a call (``derivative``, ``second_order``) makes a level, runs t
 
 from mercer.autodiff import (  # noqa: F401
     array_methods,
+    rules_bessel,
     rules_elementwise,
     rules_kernels,
     rules_linalg,
@@ -20,6 +21,7 @@ from mercer.autodiff import (  # noqa: F401
     rules_reduction,
     rules_shape,
     rules_special,
+    scipy,
     ufunc_methods,
 )
 from mercer.autodiff.derivative import grad, jacobian, jvp, value_and_grad, vjp

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import expit, i1
 
 from mercer.autodiff.rules import cast, composite, define, elementwise, no_derivative, scale, unbroadcast
-from mercer.autodiff.rules_special import spherical_jn
+from mercer.autodiff.rules_bessel import spherical_jn
 from mercer.autodiff.trace import UFUNCS, Traced, plain
 
 LN2, LN10 = math.log(2.0), math.log(10.0)

@@ -214,7 +214,7 @@ def _in_steps(ufunc, array, axes, initial=np._NoValue, where=True):
     return acc
 
 
-def _softmax(x, axis, base):
+def shares(x, axis, base=np.e):
     """The shares of entries in a sum of powers; equal infinities have equal shares."""
     top = np.max(plain(x), axis=axis, keepdims=True)
     infinite = np.isinf(top)
@@ -238,8 +238,8 @@ def _ties(x, ans, axis):
 
 #: ufunc -> (x, its reduction, axes) -> the derivative of that in each entry
 _SLOPES = {
-    np.logaddexp: lambda x, ans, axis: _softmax(x, axis, np.e),
-    np.logaddexp2: lambda x, ans, axis: _softmax(x, axis, 2),
+    np.logaddexp: lambda x, ans, axis: shares(x, axis),
+    np.logaddexp2: lambda x, ans, axis: shares(x, axis, 2),
     np.hypot: _of_length,
     np.fmax: _ties,
     np.fmin: _ties,
