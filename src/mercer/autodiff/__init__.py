@@ -24,13 +24,17 @@ from mercer.autodiff import (  # noqa: F401
     scipy,
     ufunc_methods,
 )
+from mercer.autodiff.checkpoint import checkpoint, scan_checkpointed
 from mercer.autodiff.derivative import grad, jacobian, jvp, value_and_grad, vjp
+from mercer.autodiff.extend import custom_rule, primitive, stop_gradient
 from mercer.autodiff.implicit import argmin, fixed_point, implicit_root
 from mercer.autodiff.programs import linear_program, quadratic_program
 from mercer.autodiff.second_order import hessian, hvp, second_directional
 
 __all__ = [
     "argmin",
+    "checkpoint",
+    "custom_rule",
     "fixed_point",
     "grad",
     "hessian",
@@ -39,8 +43,11 @@ __all__ = [
     "jacobian",
     "jvp",
     "linear_program",
+    "primitive",
     "quadratic_program",
+    "scan_checkpointed",
     "second_directional",
+    "stop_gradient",
     "value_and_grad",
     "vjp",
 ]

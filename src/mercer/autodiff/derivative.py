@@ -41,16 +41,20 @@ class Linearised:
     def value(self):
         return unflatten(self.structure, self.outputs)
 
-    def pull(self, cotangents, chunk=None):
-        """Return the cotangents of the inputs (zeros where nothing depends on them)."""
+    def sweep(self, cotangents, chunk=None):
+        """Return the cotangents of the inputs, None where nothing depends on them."""
         seeds = [
             (s, g) for s, g in zip(self.slots, cotangents, strict=True) if s is not None and g is not None
         ]
-        lead = () if chunk is None else (chunk,)
         pulled = backward(self.tape, seeds, self.inputs, chunk)
+        return [None if g is None else cast(g, x) for g, x in zip(pulled, self.leaves, strict=True)]
+
+    def pull(self, cotangents, chunk=None):
+        """Return the cotangents of the inputs, zeros where nothing depends on them."""
+        lead = () if chunk is None else (chunk,)
         return [
-            np.zeros(lead + np.shape(x), np_like(x).dtype)[()] if g is None else cast(g, x)
-            for g, x in zip(pulled, self.leaves, strict=True)
+            np.zeros(lead + np.shape(x), np_like(x).dtype)[()] if g is None else g
+            for g, x in zip(self.sweep(cotangents, chunk), self.leaves, strict=True)
         ]
 
 
