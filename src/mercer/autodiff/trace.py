@@ -24,6 +24,8 @@ UFUNC_METHODS = {}
 #: name -> function(self, …), the methods and properties of arrays.
 METHODS = {}
 PROPERTIES = {}
+#: NumPy function that makes arrays -> function(like, …), what its argument ``like=`` calls.
+CREATION = {}
 
 _order = itertools.count(1)
 
@@ -87,11 +89,18 @@ class Forward(Level):
 
     def record(self, primitive, args, raw, kwargs, ans):
         tangents = [a.tangent if isinstance(a, Traced) and a.level is self else None for a in args]
-        tangent = primitive.push(tangents, ans, raw, kwargs, self.chunk)
-        if not isinstance(ans, tuple):
-            return ans if tangent is None else Traced(ans, self, tangent=tangent)
+        tangent = None
+        if any(t is not None for t in tangents):
+            tangent = primitive.push(tangents, ans, raw, kwargs, self.chunk)
+        if not isinstance(ans, tuple):  # traced without a tangent, too: it may be assigned into
+            return Traced(ans, self, tangent=tangent)
+        tangent = [None] * len(ans) if tangent is None else tangent
         return rebuilt(
-            ans, [a if t is None else Traced(a, self, tangent=t) for a, t in zip(ans, tangent, strict=True)]
+            ans,
+            [
+                Traced(a, self, tangent=t) if is_differentiable(a) else a
+                for a, t in zip(ans, tangent, strict=True)
+            ],
         )
 
 
@@ -102,7 +111,7 @@ def rebuilt(like, items):
 
 def is_differentiable(value):
     """Whether a value (traced or not) has a floating or complex type."""
-    return value.dtype.kind in "fc"
+    return np_like(value).dtype.kind in "fc"
 
 
 def variable_or_raw(value, tape, slot):
@@ -200,6 +209,8 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_function__(self, func, types, args, kwargs):
         rule = FUNCTIONS.get(func)
+        if rule is None and func in CREATION:
+            return CREATION[func](self, *args, **kwargs)
         if rule is None:
             raise no_rule(f"{func.__module__}.{func.__name__}".replace("numpy.", "np."))
         if kwargs and any(isinstance(v, Traced) for v in kwargs.values()):
@@ -306,6 +317,7 @@ def apply(primitive, args, kwargs):
     top = None
     for a in args:
         if isinstance(a, Traced):
+            fresh(a)  # what was assigned to the base of a view may be of a higher level
             if top is None or a.level.order > top.order:
                 top = a.level
         elif isinstance(a, list | tuple) and any(isinstance(item, Traced) for item in a):
@@ -319,7 +331,7 @@ def apply(primitive, args, kwargs):
             "return what you need from the function (has_aux=True), do not store it elsewhere",
             ClosedTraceError,
         )
-    raw = tuple(fresh(a).value if isinstance(a, Traced) and a.level is top else a for a in args)
+    raw = tuple(a.value if isinstance(a, Traced) and a.level is top else a for a in args)
     ans = apply(primitive, raw, kwargs)
     if isinstance(ans, Traced) and ans.level.order >= top.order:
         raise trace_error(
@@ -330,10 +342,15 @@ def apply(primitive, args, kwargs):
     if not isinstance(ans, tuple) and not is_differentiable(np_like(ans)):
         return ans
     out = top.record(primitive, args, raw, kwargs, ans)
-    if primitive.view and isinstance(out, Traced) and out.shape:
+    if primitive.view and isinstance(out, Traced) and out.shape and shares_memory(out, args[0]):
         out._base, out._base_version = args[0], args[0]._version
         out._again = lambda base: primitive(base, *args[1:], **kwargs)
     return out
+
+
+def shares_memory(x, y):
+    """Whether NumPy returned a view: some layouts cannot be reshaped without a copy."""
+    return np.may_share_memory(plain(x), plain(y))
 
 
 def stacked(a):
