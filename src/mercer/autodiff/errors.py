@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy
 
-_OWN = (str(Path(__file__).parent), str(Path(numpy.__file__).parent))
+_OWN = (str(Path(__file__).parents[1]), str(Path(numpy.__file__).parent))
 
 
 class TraceError(TypeError):
@@ -26,7 +26,7 @@ class ClosedTraceError(TraceError):
 
 
 def user_line():
-    """Return the innermost line of code outside mercer.autodiff and NumPy, as ``file:line: text``."""
+    """Return the innermost line of code outside mercer and NumPy, as ``file:line: text``."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith((*_OWN, "<__array_function__")):
         frame = frame.f_back
