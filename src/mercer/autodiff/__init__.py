@@ -14,13 +14,20 @@ The way through: a call (``derivative``, ``second_order``) makes a level, runs t
 from mercer.autodiff import (  # noqa: F401
     array_methods,
     rules_bessel,
+    rules_decompositions,
     rules_elementwise,
+    rules_fourier,
+    rules_joining,
     rules_kernels,
     rules_linalg,
+    rules_padding,
     rules_products,
     rules_reduction,
+    rules_selection,
     rules_shape,
+    rules_signal,
     rules_special,
+    rules_statistics,
     scipy,
     ufunc_methods,
 )
@@ -28,6 +35,7 @@ from mercer.autodiff.checkpoint import checkpoint, scan_checkpointed
 from mercer.autodiff.derivative import grad, jacobian, jvp, value_and_grad, vjp
 from mercer.autodiff.extend import custom_rule, primitive, stop_gradient
 from mercer.autodiff.implicit import argmin, fixed_point, implicit_root
+from mercer.autodiff.matrix_functions import inverse_sqrt, symmetric_function
 from mercer.autodiff.programs import linear_program, quadratic_program
 from mercer.autodiff.second_order import hessian, hvp, second_directional
 
@@ -40,6 +48,7 @@ __all__ = [
     "hessian",
     "hvp",
     "implicit_root",
+    "inverse_sqrt",
     "jacobian",
     "jvp",
     "linear_program",
@@ -48,6 +57,7 @@ __all__ = [
     "scan_checkpointed",
     "second_directional",
     "stop_gradient",
+    "symmetric_function",
     "value_and_grad",
     "vjp",
 ]

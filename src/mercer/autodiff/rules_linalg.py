@@ -10,7 +10,7 @@ from; its pushforward sees the symmetric part of a tangent. All functions take s
 import numpy as np
 import scipy.linalg.lapack as lapack
 
-from mercer.autodiff.rules import Primitive, composite, define, scale, unbroadcast
+from mercer.autodiff.rules import Primitive, composite, define, unbroadcast
 from mercer.autodiff.rules_products import adjoint, align, conjugate, lead_of, matrix_transpose
 from mercer.autodiff.trace import np_like, plain
 
@@ -28,6 +28,13 @@ def times(a, x, vector):
         return np.matmul(a, x)
     out = np.matmul(a, np.expand_dims(x, -1))
     return np.reshape(out, np.shape(out)[:-1])
+
+
+def triangle(x, lower=True, strict=False):
+    """Return one triangle of matrices, with or without its diagonal, and zeros elsewhere."""
+    i, j = np.ogrid[: np.shape(x)[-2], : np.shape(x)[-1]]
+    i, j = (i, j) if lower else (j, i)
+    return np.where(i > j if strict else i >= j, x, np.zeros((), x.dtype))
 
 
 def floating(*arrays):
@@ -90,15 +97,20 @@ class LU(Factor):
 
     factors = None
 
-    def columns(self, b, trans):
+    def factorised(self):
+        """Return LAPACK's factors and pivots, and where a pivot is 0 (from 1 on; 0: nowhere)."""
         if self.factors is None:
             getrf = {"f": lapack.sgetrf, "d": lapack.dgetrf, "F": lapack.cgetrf, "D": lapack.zgetrf}
-            lu, pivots, info = getrf[self.a.dtype.char](self.a)
-            if info:
-                raise np.linalg.LinAlgError("Singular matrix")
-            self.factors = lu, pivots
+            self.factors = getrf[self.a.dtype.char](self.a)
+        return self.factors
+
+    def columns(self, b, trans):
+        """Return the solution for the columns of b, of shape (n, m)."""
+        lu, pivots, singular = self.factorised()
+        if singular:
+            raise np.linalg.LinAlgError("Singular matrix")
         getrs = {"f": lapack.sgetrs, "d": lapack.dgetrs, "F": lapack.cgetrs, "D": lapack.zgetrs}
-        return getrs[self.a.dtype.char](*self.factors, b, trans=trans)[0]
+        return getrs[self.a.dtype.char](lu, pivots, b, trans=trans)[0]
 
 
 class Triangular(Factor):
@@ -109,6 +121,7 @@ class Triangular(Factor):
         self.lower, self.unit = bool(lower), bool(unit)
 
     def columns(self, b, trans):
+        """Return the solution for the columns of b, of shape (n, m)."""
         trtrs = {"f": lapack.strtrs, "d": lapack.dtrtrs, "F": lapack.ctrtrs, "D": lapack.ztrtrs}
         x, info = trtrs[self.a.dtype.char](self.a, b, lower=self.lower, trans=trans, unitdiag=self.unit)
         if info:
@@ -116,12 +129,13 @@ class Triangular(Factor):
         return x
 
     def full(self):
+        """Return the triangle that is meant."""
         a = self.mask(self.a)
         return a + np.eye(a.shape[-1], dtype=a.dtype) if self.unit else a
 
     def mask(self, t):
-        shift = 1 if self.unit else 0
-        return np.tril(t, -shift) if self.lower else np.triu(t, shift)
+        """Return the triangle of a matrix that derivatives see."""
+        return triangle(t, self.lower, self.unit)
 
 
 def _solve_value(a, b, *, factor, trans, vector):
@@ -197,4 +211,208 @@ define(
     jvp=[lambda t, ans, a: -np.matmul(np.matmul(ans, t), ans)],
     vjp=[lambda g, ans, a: -np.matmul(np.matmul(adjoint(ans), g), adjoint(ans))],
     batched=True,
+)
+
+
+# -- determinants ---------------------------------------------------------------------------------------
+
+
+def _all_but_one(s):
+    """Return for each i the product of the others, without a division."""
+    ones = np.ones_like(s[..., :1])
+    before = np.cumprod(np.concatenate([ones, s[..., :-1]], -1), -1)
+    after = np.cumprod(np.concatenate([ones, s[..., :0:-1]], -1), -1)[..., ::-1]
+    return before * after
+
+
+def _all_but_two(s):
+    """Return for each i ≠ j the product of the others, without a division; 0 for i = j."""
+    n = s.shape[-1]
+    i, j = np.ogrid[:n, :n]
+    ones = np.ones_like(s[..., :1])
+    before = np.cumprod(np.concatenate([ones, s[..., :-1]], -1), -1)
+    after = np.cumprod(np.concatenate([ones, s[..., :0:-1]], -1), -1)[..., ::-1]
+    between = np.cumprod(np.where(i < j, s[..., None, :], 1), -1)
+    between = np.concatenate([np.ones_like(between[..., :1]), between[..., :-1]], -1)
+    upper = np.where(i < j, before[..., :, None] * between * after[..., None, :], 0)
+    return upper + matrix_transpose(upper)
+
+
+def _cofactors_value(a, *directions):
+    """Return C with Σ C_ij F_ij = Dᵏ⁺¹ det(A)[E_1, …, E_k, F] for every F; for k = 0 the cofactors.
+
+    det is a polynomial, so this is right at every matrix, singular ones included: with A = U S Vᴴ,
+    adj(A) = det(U) det(Vᴴ) V adj(S) Uᴴ, and adj(S) and its first derivative are products of the other singular
+    values. Further derivatives are coefficients of a polynomial in one variable, found by interpolation at
+    roots of unity.
+    """
+    n = a.shape[-1]
+    if len(directions) > 1:
+        return _cofactors_interpolated(a, *directions)
+    if not directions and a.size and (inverse := _good_inverse(a)) is not None:
+        return np.linalg.det(a)[..., None, None] * matrix_transpose(inverse)
+    u, s, vh = np.linalg.svd(a)
+    turn = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+    if directions:
+        e = adjoint(u) @ directions[0] @ adjoint(vh)
+        pairs = _all_but_two(s)
+        middle = -pairs * e
+        middle[..., np.arange(n), np.arange(n)] = times(pairs, np.diagonal(e, 0, -2, -1), True)
+    else:
+        middle = _all_but_one(s)[..., None] * np.eye(n, dtype=s.dtype)
+    return turn * matrix_transpose(adjoint(vh) @ middle @ adjoint(u))
+
+
+def _good_inverse(a):
+    """Return the inverse of well-conditioned matrices, or None."""
+    try:
+        inverse = np.linalg.inv(a)
+    except np.linalg.LinAlgError:
+        return None
+    sizes = np.abs(a).sum(-1).max(-1) * np.abs(inverse).sum(-1).max(-1)
+    return inverse if np.all(sizes < 1e3) else None
+
+
+def _cofactors_interpolated(a, *directions):
+    last, degree = directions[-1], a.shape[-1] - len(directions)
+    others = directions[:-1]
+    shape = np.broadcast_shapes(a.shape, *(e.shape for e in directions))
+    total = np.zeros(shape, np.result_type(a, *directions, np.complex64))
+    if degree < 1 or not total.size:
+        return total if np.iscomplexobj(a) or any(map(np.iscomplexobj, directions)) else total.real
+    size = np.max(np.abs(last))
+    radius = max(np.max(np.abs(a)), np.finfo(np.float64).tiny) / size if size else 1.0
+    for root in np.exp(2j * np.pi * np.arange(degree + 1) / (degree + 1)):
+        step = (radius * root).astype(total.dtype)
+        total += _cofactors_value(a + step * last, *others) / step
+    total /= degree + 1
+    return total if np.iscomplexobj(a) or any(map(np.iscomplexobj, directions)) else total.real
+
+
+def _cofactors_jvp(tangents, ans, a, *directions):
+    ta, *rest = tangents
+    ndim, total = np.ndim(ans), None
+    for i, t in enumerate(rest):
+        if t is not None:
+            others = [*directions[:i], align(t, directions[i], ndim), *directions[i + 1 :]]
+            term = _cofactors(a, *others)
+            total = term if total is None else total + term
+    if ta is not None:
+        term = _cofactors(a, *directions, align(ta, a, ndim))
+        total = term if total is None else total + term
+    return total
+
+
+def _cofactors_vjp(g, ans, needed, a, *directions):
+    lead, back = lead_of(g, ans), conjugate(g)
+    result = [unbroadcast(conjugate(_cofactors(a, *directions, back)), a, lead) if needed[0] else None]
+    for i, need in enumerate(needed[1:]):
+        others = directions[:i] + directions[i + 1 :]
+        term = conjugate(_cofactors(a, *others, back)) if need else None
+        result.append(unbroadcast(term, directions[i], lead) if need else None)
+    return result
+
+
+_cofactors = Primitive(_cofactors_value, _cofactors_jvp, _cofactors_vjp, name="np.linalg.det", batched=True)
+
+define(
+    np.linalg.det,
+    jvp=[lambda t, ans, a: np.sum(np.multiply(_cofactors(a), t), axis=(-2, -1))],
+    vjp=[lambda g, ans, a: np.multiply(np.expand_dims(g, (-2, -1)), conjugate(_cofactors(a)))],
+    batched=True,
+)
+
+
+def _slogdet_value(a, *, factor):
+    if a.ndim != 2 or not a.size or a.shape[0] != a.shape[1]:
+        return np.linalg.slogdet(a)
+    lu, pivots, singular = factor.factorised()
+    kind = type(np.linalg.slogdet(np.eye(1)))
+    pivot = np.diagonal(lu)
+    if singular:
+        return kind(pivot.dtype.type(0), pivot.real.dtype.type(-np.inf))
+    swaps = np.count_nonzero(pivots != np.arange(len(pivots)))
+    size = np.abs(pivot)
+    return kind(np.prod(pivot / size) * pivot.dtype.type((-1) ** swaps), np.sum(np.log(size)))
+
+
+def _inverse(a, factor):
+    n = np.shape(a)[-1]
+    return solve_with(factor, a, np.eye(n, dtype=factor.a.dtype))
+
+
+def _slogdet_jvp(tangents, ans, a, *, factor):
+    # d log det A = tr(A⁻¹ dA), split into modulus and sign
+    trace = np.sum(np.multiply(matrix_transpose(_inverse(a, factor)), tangents[0]), axis=(-2, -1))
+    if not factor.real:
+        return 1j * ans[0] * np.imag(trace), np.real(trace)
+    return None, trace
+
+
+def _slogdet_vjp(g, ans, needed, a, *, factor):
+    sign, log = g
+    if factor.real:
+        total = log
+    else:
+        total = None if sign is None else -1j * np.imag(conjugate(sign) * ans[0])
+        total = log if total is None else total if log is None else total + log
+    if total is None:
+        return [None]
+    return [np.multiply(np.expand_dims(total, (-2, -1)), adjoint(_inverse(a, factor)))]
+
+
+_slogdet = Primitive(_slogdet_value, _slogdet_jvp, _slogdet_vjp, name="np.linalg.slogdet", batched=True)
+
+
+@composite(np.linalg.slogdet)
+def slogdet(a):
+    """The sign and the logarithm of the modulus of a determinant."""
+    a = np_like(a)
+    return _slogdet(a, factor=LU(plain(a), floating(a)))
+
+
+# -- Cholesky -------------------------------------------------------------------------------------------
+
+
+def _half_lower(x):
+    """Return the lower triangle with half of the (real) diagonal: X with X + Xᴴ = x, for Hermitian x."""
+    n = np.shape(x)[-1]
+    half = 0.5 * np.eye(n, dtype=np.real(plain(x)).dtype)
+    if x.dtype.kind == "c":
+        return triangle(x, strict=True) + half * np.real(x)
+    return np.multiply(x, np.tri(n, k=-1, dtype=x.dtype) + half)
+
+
+def _lower_factor(ans, upper):
+    lower = adjoint(ans) if upper else ans
+    return lower, Triangular(plain(lower), lower.dtype, lower=True)
+
+
+# dL = L Φ(L⁻¹ dA L⁻ᴴ), Φ the lower triangle with half of the diagonal
+def _cholesky_jvp(t, ans, a, *, upper=False):
+    lower, factor = _lower_factor(ans, upper)
+    inner = solve_with(factor, lower, symmetric_part(t))
+    inner = solve_with(factor, lower, adjoint(inner))
+    moved = np.matmul(lower, _half_lower(inner))
+    return adjoint(moved) if upper else moved
+
+
+def _cholesky_vjp(g, ans, a, *, upper=False):
+    lower, factor = _lower_factor(ans, upper)
+    inner = _half_lower(np.matmul(adjoint(lower), adjoint(g) if upper else g))
+    inner = solve_with(factor, lower, inner, trans=2)
+    return symmetric_part(solve_with(factor, lower, adjoint(inner), trans=2))
+
+
+def _cholesky_value(a, *, upper=False):
+    return np.linalg.cholesky(a, upper=True) if upper else np.linalg.cholesky(a)
+
+
+define(
+    _cholesky_value,
+    name="np.linalg.cholesky",
+    jvp=[_cholesky_jvp],
+    vjp=[_cholesky_vjp],
+    batched=True,
+    handles=np.linalg.cholesky,
 )
