@@ -91,7 +91,11 @@ def _summed(at, g, size):
 scatter = Primitive(
     _put,
     name="transpose of x[index]",
-    jvp=[lambda t, ans, g, index, shape, lead: scatter(t, index, shape, np.shape(t)[: np.ndim(t) - np.ndim(g)] + lead)],
+    jvp=[
+        lambda t, ans, g, index, shape, lead: scatter(
+            t, index, shape, np.shape(t)[: np.ndim(t) - np.ndim(g)] + lead
+        )
+    ],
     vjp=[lambda g, ans, x, index, shape, lead: cast(read(g, index, np.ndim(g) - len(shape)), x)],
     batched=True,
 )

@@ -5,21 +5,20 @@ stays where it is; the functions around them read NumPy's arguments.
 """
 
 import math
+import warnings
 
 import numpy as np
 
 from mercer.autodiff.array_methods import write_into
-from mercer.autodiff.rules import Primitive, composite, no_derivative
-from mercer.autodiff.rules_shape import (
-    broadcast_shape, getitem, normal_axes, normal_axis, reshape_to, transpose_by,
-)  # fmt: skip
-from mercer.autodiff.trace import Traced, plain, stacked
+from mercer.autodiff.rules import Primitive, cast, composite, no_derivative
+from mercer.autodiff.rules_shape import broadcast_shape, normal_axes, normal_axis, reshape_to, transpose_by
+from mercer.autodiff.trace import plain, stacked
 
 _NO = np._NoValue
 
 no_derivative(
-    np.all, np.any, np.count_nonzero, np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.argsort, np.lexsort,
-    np.argpartition, np.searchsorted, np.digitize, np.nonzero, np.flatnonzero, np.argwhere, np.isin,
+    np.all, np.any, np.count_nonzero, np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.argsort,
+    np.lexsort, np.argpartition, np.searchsorted, np.digitize, np.nonzero, np.flatnonzero, np.argwhere, np.isin,
     np.array_equal, np.array_equiv, np.allclose, np.isclose,
 )  # fmt: skip
 
@@ -31,7 +30,9 @@ def back_axes(axis, ndim):
 
 def spread(g, ans, x, axis, keepdims):
     """Return what has the shape of a reduction with the shape of what was reduced, entries repeated."""
-    return broadcast_shape(kept(g, ans, x, axis, keepdims), (*np.shape(g)[: np.ndim(g) - np.ndim(ans)], *np.shape(x)))
+    return broadcast_shape(
+        kept(g, ans, x, axis, keepdims), (*np.shape(g)[: np.ndim(g) - np.ndim(ans)], *np.shape(x))
+    )
 
 
 def kept(g, ans, x, axis, keepdims=False):
@@ -51,6 +52,7 @@ def chosen_only(a, where, fill=0):
 
 
 def flag(value, default=False):
+    """Return a flag that NumPy may leave unset."""
     return default if value is _NO else bool(value)
 
 
@@ -66,7 +68,7 @@ sum_of = Primitive(
 
 
 @composite(np.sum)
-def sum(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
+def _sum(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
     a = chosen_only(stacked(a), where)
     kwargs = {} if dtype is None else {"dtype": dtype}
     total = sum_of(a, back_axes(axis, np.ndim(a)), flag(keepdims), **kwargs)
@@ -92,7 +94,7 @@ mean_of = Primitive(
 
 
 @composite(np.mean)
-def mean(a, axis=None, dtype=None, out=None, keepdims=_NO, *, where=_NO):
+def _mean(a, axis=None, dtype=None, out=None, keepdims=_NO, *, where=_NO):
     a = stacked(a)
     if where is _NO or where is True:
         kwargs = {} if dtype is None else {"dtype": dtype}
@@ -102,7 +104,7 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=_NO, *, where=_NO):
 
 
 @composite(np.cumsum)
-def cumsum(a, axis=None, dtype=None, out=None):
+def _cumsum(a, axis=None, dtype=None, out=None):
     a = stacked(a)
     if axis is None:
         a, axis = np.ravel(a), 0
@@ -122,6 +124,128 @@ cumsum_of = Primitive(
     batched=True,
 )
 
+
+def _with_one(running, axis, initial):
+    """Put an initial value (0 of a sum, 1 of a product) in front of a running sum or product."""
+    shape = list(np.shape(running))
+    shape[axis] = 1
+    return np.concatenate((np.full(shape, initial, running.dtype), running), axis)
+
+
+def _running(fun, initial):
+    def cumulative(x, /, *, axis=None, dtype=None, out=None, include_initial=False):
+        x = stacked(x)
+        if axis is None:
+            if np.ndim(x) != 1:
+                raise ValueError(
+                    "For arrays which have more than one dimension ``axis`` argument is required."
+                )
+            axis = 0
+        running = fun(x, axis=axis, dtype=dtype)
+        return write_into(out, _with_one(running, axis, initial) if include_initial else running)
+
+    return cumulative
+
+
+composite(np.cumulative_sum)(_running(np.cumsum, 0))
+composite(np.cumulative_prod)(_running(np.cumprod, 1))
+
+# -- products -------------------------------------------------------------------------------------------
+
+
+def _others(x, ans):
+    """Return the product of all other entries along the last axis: ∂ prod / ∂x_i, exact at zeros."""
+    value = np.abs(plain(ans))
+    info = np.finfo(value.dtype)
+    if np.all((value > info.tiny / info.eps) & (value < info.max)):
+        return np.expand_dims(ans, -1) / x
+    if np.shape(x)[-1] == 0:
+        return x
+    before = _with_one(cumprod_of(x[..., :-1]), -1, 1)
+    after = _with_one(cumprod_of(np.flip(x, -1)[..., :-1]), -1, 1)
+    return before * np.flip(after, -1)
+
+
+prod_of = Primitive(
+    lambda x, **kwargs: np.prod(x, axis=-1, **kwargs),
+    jvp=[lambda t, ans, x, **kwargs: sum_of(t * _others(x, ans), (-1,), False)],
+    vjp=[lambda g, ans, x, **kwargs: cast(np.expand_dims(g, -1) * np.conj(_others(x, ans)), x)],
+    name="np.prod",
+    batched=True,
+)
+
+
+def flat_axes(a, axis):
+    """Return `a` with the axes of a reduction as one, the last, and the shape of a result that keeps them."""
+    axes = normal_axes(axis, np.ndim(a))
+    rest = tuple(i for i in range(np.ndim(a)) if i not in axes)
+    shape = tuple(np.shape(a)[i] for i in rest)
+    if axes != (np.ndim(a) - 1,):
+        a = reshape_to(transpose_by(a, (*rest, *axes)), (*shape, count(a, axes)))
+    unreduced = iter(shape)
+    return a, tuple(1 if i in axes else next(unreduced) for i in range(len(axes) + len(rest)))
+
+
+@composite(np.prod)
+def _prod(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
+    a, shape = flat_axes(chosen_only(stacked(a), where, 1), axis)
+    total = prod_of(a, **({} if dtype is None else {"dtype": dtype}))
+    if flag(keepdims):
+        total = reshape_to(total, shape)
+    return write_into(out, total if initial is _NO else total * initial)
+
+
+def _recurrence(factor, term):
+    """Return y with y_k = factor_k y_{k−1} + term_k along the last axis, by doubling: exact where factors are 0."""
+    n, reach = np.shape(factor)[-1], 1
+    while reach < n:
+        term = np.concatenate(
+            (term[..., :reach], term[..., reach:] + factor[..., reach:] * term[..., :-reach]), -1
+        )
+        reach *= 2
+        if reach < n:
+            half = reach // 2
+            factor = np.concatenate((factor[..., :half], factor[..., half:] * factor[..., :-half]), -1)
+    return term
+
+
+def _cumprod_jvp(t, ans, x, **kwargs):
+    # d y_k = x_k d y_{k−1} + y_{k−1} d x_k
+    if np.shape(x)[-1] == 0:
+        return t
+    return _recurrence(x, t * _with_one(ans[..., :-1], -1, 1))
+
+
+def _cumprod_vjp(g, ans, x, **kwargs):
+    # h_k = g_k + conj(x_{k+1}) h_{k+1}, and the cotangent of x_k is conj(y_{k−1}) h_k.
+    if np.shape(x)[-1] == 0:
+        return g
+    factor = np.flip(_with_one(np.flip(x[..., 1:], -1), -1, 1), -1)
+    h = np.flip(_recurrence(np.conj(np.flip(factor, -1)), np.flip(g, -1)), -1)
+    return cast(h * np.conj(_with_one(ans[..., :-1], -1, 1)), x)
+
+
+cumprod_of = Primitive(
+    lambda x, **kwargs: np.cumprod(x, axis=-1, **kwargs),
+    jvp=[_cumprod_jvp],
+    vjp=[_cumprod_vjp],
+    name="np.cumprod",
+    batched=True,
+)
+
+
+@composite(np.cumprod)
+def _cumprod(a, axis=None, dtype=None, out=None):
+    a = stacked(a)
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    kwargs = {} if dtype is None else {"dtype": dtype}
+    axis = normal_axis(axis, np.ndim(a))
+    if axis == np.ndim(a) - 1:
+        return write_into(out, cumprod_of(a, **kwargs))
+    return write_into(out, np.swapaxes(cumprod_of(np.swapaxes(a, axis, -1), **kwargs), axis, -1))
+
+
 # -- extrema --------------------------------------------------------------------------------------------
 
 
@@ -137,11 +261,11 @@ def _shares(x, ans, axis, keepdims):
 def _extremum(fun, name):
     primitive = Primitive(
         lambda x, axis, keepdims: fun(x, axis=axis, keepdims=keepdims),
-        jvp=[
-            lambda t, ans, x, axis, keepdims: sum_of(t * _shares(x, ans, axis, keepdims), axis, keepdims)
-        ],
+        jvp=[lambda t, ans, x, axis, keepdims: sum_of(t * _shares(x, ans, axis, keepdims), axis, keepdims)],
         vjp=[
-            lambda g, ans, x, axis, keepdims: kept(g, ans, x, axis, keepdims) * _shares(x, ans, axis, keepdims)
+            lambda g, ans, x, axis, keepdims: (
+                kept(g, ans, x, axis, keepdims) * _shares(x, ans, axis, keepdims)
+            )
         ],
         name=name,
         batched=True,
@@ -159,15 +283,10 @@ def _extremum(fun, name):
 
     def _with_initial(a, axis, keepdims, initial):
         """The initial value takes part as one more entry."""
-        axes = normal_axes(axis, np.ndim(a))
-        rest = [i for i in range(np.ndim(a)) if i not in axes]
-        shape = [np.shape(a)[i] for i in rest]
-        flat = reshape_to(transpose_by(a, (*rest, *axes)), (*shape, count(a, axis)))
-        more = np.broadcast_to(initial, (*shape, 1))
+        flat, shape = flat_axes(a, axis)
+        more = np.broadcast_to(initial, (*np.shape(flat)[:-1], 1))
         result = primitive(np.concatenate((flat, more), axis=-1, dtype=a.dtype), (-1,), False)
-        if flag(keepdims):
-            result = reshape_to(result, [1 if i in axes else n for i, n in enumerate(np.shape(a))])
-        return result
+        return reshape_to(result, shape) if flag(keepdims) else result
 
     return composite(fun)(extremum)
 
@@ -176,11 +295,67 @@ _extremum(np.max, "np.max")
 _extremum(np.min, "np.min")
 
 
-@composite(np.sort)
-def sort(a, axis=-1, kind=None, order=None, *, stable=None):
-    """Entries keep their derivatives through the stable permutation."""
+@composite(np.ptp)
+def _ptp(a, axis=None, out=None, keepdims=_NO):
     a = stacked(a)
-    if axis is None:
-        a, axis = np.ravel(a), 0
-    order = np.argsort(plain(a), axis=axis, kind="stable")
-    return np.take_along_axis(a, order, axis)
+    keepdims = flag(keepdims)
+    return write_into(out, np.max(a, axis, keepdims=keepdims) - np.min(a, axis, keepdims=keepdims))
+
+
+# -- where NaN counts as missing --------------------------------------------------------------------------
+
+
+def without_nan(a, fill):
+    """Return `a` with NaN replaced, and a mask of where it was."""
+    a = stacked(a)
+    missing = np.isnan(plain(a))
+    return (np.where(missing, np.asarray(fill, a.dtype), a) if missing.any() else a), missing
+
+
+@composite(np.nansum)
+def _nansum(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
+    return np.sum(without_nan(a, 0)[0], axis, dtype, out, keepdims, initial, where)
+
+
+@composite(np.nanprod)
+def _nanprod(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
+    return np.prod(without_nan(a, 1)[0], axis, dtype, out, keepdims, initial, where)
+
+
+@composite(np.nancumsum)
+def _nancumsum(a, axis=None, dtype=None, out=None):
+    return np.cumsum(without_nan(a, 0)[0], axis, dtype, out)
+
+
+@composite(np.nancumprod)
+def _nancumprod(a, axis=None, dtype=None, out=None):
+    return np.cumprod(without_nan(a, 1)[0], axis, dtype, out)
+
+
+@composite(np.nanmean)
+def _nanmean(a, axis=None, dtype=None, out=None, keepdims=_NO, *, where=_NO):
+    filled, missing = without_nan(a, 0)
+    keep = ~missing if where is _NO or where is True else ~missing & plain(where)
+    return np.mean(filled, axis, dtype, out, keepdims, where=keep)
+
+
+def _nan_extremum(fun, name, fill):
+    def extremum(a, axis=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
+        filled, missing = without_nan(a, fill)
+        chosen = {} if initial is _NO else {"initial": initial}
+        if where is not _NO and where is not True:
+            chosen["where"] = where
+        result = fun(filled, axis, None, flag(keepdims), **chosen)
+        if not chosen:
+            empty = np.all(missing, axis=axis, keepdims=flag(keepdims))
+            if np.any(empty):
+                warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
+                result = np.where(empty, np.asarray(np.nan, result.dtype), result)
+        return write_into(out, result)
+
+    extremum.__name__ = name
+    return extremum
+
+
+composite(np.nanmax)(_nan_extremum(np.max, "nanmax", -np.inf))
+composite(np.nanmin)(_nan_extremum(np.min, "nanmin", np.inf))

@@ -1,0 +1,378 @@
+"""Rules of variances and what is like them, and of functions that sort."""
+
+import functools
+
+import numpy as np
+
+from mercer.autodiff.array_methods import write_into
+from mercer.autodiff.errors import trace_error
+from mercer.autodiff.rules import Primitive, cast, composite
+from mercer.autodiff.rules_reduction import (
+    back_axes,
+    count,
+    flag,
+    flat_axes,
+    kept,
+    mean_of,
+    sum_of,
+    without_nan,
+)  # fmt: skip
+from mercer.autodiff.rules_shape import normal_axes, reshape_to
+from mercer.autodiff.trace import Traced, plain, stacked
+
+_NO = np._NoValue
+
+# -- variances ------------------------------------------------------------------------------------------
+
+
+def _deviations(x, axis):
+    """Return x minus its mean, and where all entries are equal, which makes the deviations exactly 0."""
+    d = x - mean_of(x, axis, True)
+    value = plain(x)
+    if not value.size or value.dtype.kind != "f":
+        return d, np.equal(plain(d), 0).all(axis=axis, keepdims=True)
+    level = np.equal(np.max(value, axis=axis, keepdims=True), np.min(value, axis=axis, keepdims=True))
+    if level.any():  # the mean of equal entries may be rounded
+        d = d - np.where(level, plain(d), np.zeros((), d.dtype))
+    return d, level
+
+
+def _inner(d, t):
+    """Re(conj(d) t), entry by entry."""
+    return np.real(np.conj(d) * t) if d.dtype.kind == "c" else d * t
+
+
+def _var_jvp(t, ans, x, axis, keepdims, ddof):
+    n = count(x, axis) - ddof
+    return sum_of(_inner(_deviations(x, axis)[0], t), axis, keepdims) * (2 / n)
+
+
+def _var_vjp(g, ans, x, axis, keepdims, ddof):
+    n = count(x, axis) - ddof
+    return cast(kept(g, ans, x, axis, keepdims) * (2 / n) * _deviations(x, axis)[0], x)
+
+
+var_of = Primitive(
+    lambda x, axis, keepdims, ddof: np.var(x, axis=axis, keepdims=keepdims, ddof=ddof),
+    jvp=[_var_jvp],
+    vjp=[_var_vjp],
+    name="np.var",
+    batched=True,
+)
+
+
+def _std_slope(x, ans, axis, keepdims, ddof):
+    """∂ std / ∂x = (x − mean) / ((n − ddof) std), which is 0 where all entries are equal."""
+    d, level = _deviations(x, axis)
+    scaled = kept(ans, ans, x, axis, keepdims) * (count(x, axis) - ddof)
+    if not level.any():
+        return d / scaled
+    return np.where(level, np.zeros((), d.dtype), d / np.where(level, np.ones((), scaled.dtype), scaled))
+
+
+def _std_jvp(t, ans, x, axis, keepdims, ddof):
+    return sum_of(_inner(_std_slope(x, ans, axis, keepdims, ddof), t), axis, keepdims)
+
+
+def _std_vjp(g, ans, x, axis, keepdims, ddof):
+    return cast(kept(g, ans, x, axis, keepdims) * _std_slope(x, ans, axis, keepdims, ddof), x)
+
+
+std_of = Primitive(
+    lambda x, axis, keepdims, ddof: np.std(x, axis=axis, keepdims=keepdims, ddof=ddof),
+    jvp=[_std_jvp],
+    vjp=[_std_vjp],
+    name="np.std",
+    batched=True,
+)
+
+
+def _root(v):
+    """The square root with derivative 0 at 0."""
+    zero = np.equal(plain(v), 0)
+    if not zero.any():
+        return np.sqrt(v)
+    return np.where(zero, np.zeros((), v.dtype), np.sqrt(np.where(zero, np.ones((), v.dtype), v)))
+
+
+def _spread_of(primitive, finish):
+    def f(a, axis=None, dtype=None, out=None, ddof=0, keepdims=_NO, *, where=_NO, mean=_NO, correction=_NO):
+        a = stacked(a)
+        if correction is not _NO:
+            if ddof != 0:
+                raise ValueError("ddof and correction can't be provided simultaneously.")
+            ddof = correction
+        if dtype is not None:
+            a = a.astype(dtype)
+        plainly = (where is _NO or where is True) and mean is _NO
+        if plainly:
+            return write_into(out, primitive(a, back_axes(axis, np.ndim(a)), flag(keepdims), ddof))
+        if mean is _NO:
+            mean = np.mean(a, axis, keepdims=True, where=where)
+        d = a - mean
+        square = np.sum(_inner(d, d), axis, keepdims=flag(keepdims), where=where)
+        n = np.maximum(count(a, axis, flag(keepdims), where) - ddof, 0)
+        return write_into(out, finish(np.true_divide(square, n).astype(square.dtype)))
+
+    return f
+
+
+composite(np.var)(_spread_of(var_of, lambda v: v))
+composite(np.std)(_spread_of(std_of, _root))
+
+
+def _nan_spread(fun):
+    def f(a, axis=None, dtype=None, out=None, ddof=0, keepdims=_NO, *, where=_NO, mean=_NO, correction=_NO):
+        filled, missing = without_nan(a, 0)
+        keep = ~missing if where is _NO or where is True else ~missing & plain(where)
+        if keep.all():
+            keep = _NO
+        return fun(
+            filled, axis, dtype, out, ddof, flag(keepdims), where=keep, mean=mean, correction=correction
+        )
+
+    return f
+
+
+composite(np.nanvar)(_nan_spread(np.var))
+composite(np.nanstd)(_nan_spread(np.std))
+
+
+@composite(np.average)
+def _average(a, axis=None, weights=None, returned=False, *, keepdims=_NO):
+    a, keepdims = stacked(a), flag(keepdims)
+    if weights is None:
+        average = np.mean(a, axis, keepdims=keepdims)
+        total = np.full(np.shape(average), float(count(a, axis)))
+    else:
+        weights = _weights_of(stacked(weights), a, axis)
+        total = np.sum(weights, axis, keepdims=keepdims)
+        if np.any(np.equal(plain(total), 0.0)):
+            raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+        average = np.sum(np.multiply(a, weights), axis, keepdims=keepdims) / total
+    return (average, np.broadcast_to(total, np.shape(average))) if returned else average
+
+
+def _weights_of(weights, a, axis):
+    """Return weights with the axes of what they weigh."""
+    if np.shape(weights) == np.shape(a):
+        return weights
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    axes = normal_axes(axis, np.ndim(a))
+    if np.shape(weights) != tuple(np.shape(a)[i] for i in axes):
+        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+    weights = np.transpose(weights, np.argsort(axes))
+    return reshape_to(weights, tuple(n if i in axes else 1 for i, n in enumerate(np.shape(a))))
+
+
+@composite(np.cov)
+def _cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None):
+    X = _variables(m, rowvar)
+    if y is not None:
+        X = np.concatenate((X, _variables(y, rowvar)), 0)
+    if dtype is not None:
+        X = X.astype(dtype)
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    w = None if fweights is None else np.asarray(plain(fweights), float)
+    if aweights is not None:
+        w = aweights if w is None else w * aweights
+    if w is None:
+        X, fact, weighted = X - np.mean(X, 1, keepdims=True), np.shape(X)[1] - ddof, None
+    else:
+        total = np.sum(w)
+        X = X - (np.sum(X * w, 1) / total)[:, None]
+        fact = total - ddof * (1 if aweights is None else np.sum(w * aweights) / total)
+        weighted = w
+    right = X if weighted is None else X * weighted
+    return np.squeeze(np.matmul(X, np.conj(np.transpose(right))) / fact)
+
+
+def _variables(m, rowvar):
+    m = np.atleast_2d(stacked(m))
+    return np.transpose(m) if not rowvar and np.shape(m)[0] != 1 else m
+
+
+@composite(np.corrcoef)
+def _corrcoef(x, y=None, rowvar=True, *, dtype=None):
+    c = np.cov(x, y, rowvar, dtype=dtype)
+    if np.ndim(c) == 0:
+        return c / c
+    std = np.sqrt(np.real(np.diag(c)))
+    c = c / std[:, None] / std[None, :]
+    if c.dtype.kind == "c":
+        return c
+    # Rounding beyond ±1 is cut off in the value, not in the derivative.
+    over = np.abs(plain(c)) > 1
+    return c + np.where(over, np.sign(plain(c)) - plain(c), np.zeros((), c.dtype)) if over.any() else c
+
+
+# -- what sorts -------------------------------------------------------------------------------------------
+
+
+@composite(np.sort)
+def _sort(a, axis=-1, kind=None, order=None, *, stable=None):
+    """Entries keep their derivatives through the stable permutation."""
+    a = stacked(a)
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    return np.take_along_axis(a, np.argsort(plain(a), axis=axis, kind="stable"), axis)
+
+
+composite(np.sort_complex)(lambda a: np.sort(a, -1) + 0j)
+
+
+@composite(np.partition)
+def _partition(a, kth, axis=-1, kind="introselect", order=None):
+    a = stacked(a)
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    return np.take_along_axis(a, np.argpartition(plain(a), kth, axis=axis), axis)
+
+
+def _ranked(x, axis, skip_nan=False):
+    """Return x sorted along one last axis, the shape that keeps axes, and whether NaN spoils a result."""
+    x, shape = flat_axes(stacked(x), axis)
+    value = plain(x)
+    spoiled = np.isnan(value).any(axis=-1) & (not skip_nan)
+    return np.sort(x, -1), shape, spoiled
+
+
+def _finished(result, shape, spoiled, keepdims, out, lead=()):
+    if np.any(spoiled):
+        result = np.where(spoiled, np.asarray(np.nan, result.dtype), result)
+    return write_into(out, reshape_to(result, (*lead, *shape)) if keepdims else result)
+
+
+@composite(np.median)
+def _median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
+    x, shape, spoiled = _ranked(a, axis)
+    n = np.shape(x)[-1]
+    middle = x[..., n // 2] if n % 2 else np.mean(x[..., n // 2 - 1 : n // 2 + 1], -1)
+    return _finished(middle, shape, spoiled, keepdims, out)
+
+
+def _ranks(n, q, method, weights=None, rows=()):
+    """Return where quantiles are among n sorted entries: NumPy's own quantiles of the ranks 0, …, n − 1."""
+    ranks = np.broadcast_to(np.arange(float(n)), (*rows, n))
+    return np.quantile(ranks, q, axis=-1, method=method, **({} if weights is None else {"weights": weights}))
+
+
+def _at_ranks(x, at):
+    """Return sorted entries (last axis) at fractional ranks of shape (*q, *rows), linear between whole ones."""
+    low = np.clip(np.floor(at), 0, np.shape(x)[-1] - 1).astype(int)
+    rest = (at - low).astype(x.dtype)
+    rows = np.indices(low.shape)[low.ndim - (np.ndim(x) - 1) :] if np.ndim(x) > 1 else ()
+    first = x[(*rows, low)]
+    if not np.any(rest):
+        return first
+    second = x[(*rows, np.minimum(low + 1, np.shape(x)[-1] - 1))]
+    between = np.where(rest > 0, second - first, np.zeros((), x.dtype))
+    return (
+        first + rest * between
+        if np.all(rest < 0.5)
+        else np.where(rest < 0.5, first + rest * between, second - (1 - rest) * between)
+    )
+
+
+def _quantile_of(x, q, axis, out, method, keepdims, weights):
+    if isinstance(q, Traced) or isinstance(weights, Traced):
+        raise trace_error(
+            "np.quantile", "q and weights cannot be differentiated", "pass plain values, or use np.interp"
+        )
+    q = np.asanyarray(q)
+    a = stacked(x)
+    if np.size(a) == 0 or a.dtype.kind != "f":
+        raise trace_error("np.quantile", f"an array of shape {np.shape(a)}, {a.dtype}", "pass real entries")
+    x, shape, spoiled = _ranked(a, axis)
+    rows = np.shape(x)[:-1]
+    if weights is None:
+        at = _ranks(np.shape(x)[-1], q, method)
+        at = np.broadcast_to(np.reshape(at, q.shape + (1,) * len(rows)), q.shape + rows)
+    else:
+        w = np.broadcast_to(_weights_of(np.asarray(weights), a, axis), np.shape(a))
+        order = np.argsort(plain(flat_axes(a, axis)[0]), axis=-1, kind="stable")
+        w = np.take_along_axis(flat_axes(w, axis)[0], order, -1)
+        at = _ranks(np.shape(x)[-1], q, method, w, rows)
+    return _finished(_at_ranks(x, at), shape, spoiled, keepdims, out, q.shape)
+
+
+@composite(np.quantile)
+def _quantile(
+    a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None
+):
+    return _quantile_of(a, q, axis, out, method, keepdims, weights)
+
+
+@composite(np.percentile)
+def _percentile(
+    a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None
+):
+    return _quantile_of(
+        a, q if isinstance(q, Traced) else np.true_divide(q, 100), axis, out, method, keepdims, weights
+    )
+
+
+def _by_rows(fun):
+    """Return the version of a quantile that leaves NaN out: row by row where there is any."""
+
+    @functools.wraps(fun)
+    def f(a, *q, axis=None, out=None, keepdims=_NO, **kwargs):
+        a, keepdims = stacked(a), flag(keepdims)
+        missing = np.isnan(plain(a))
+        if not missing.any():
+            return fun(a, *q, axis=axis, out=out, keepdims=keepdims, **kwargs)
+        x, shape = flat_axes(a, axis)
+        rows = reshape_to(x, (-1, np.shape(x)[-1]))
+        keep = ~np.isnan(plain(rows))
+        results = []
+        for i in range(len(keep)):
+            row = rows[i][keep[i]] if keep[i].any() else rows[i]
+            results.append(fun(row, *q, **kwargs))
+        lead = np.shape(q[0]) if q else ()
+        joined = np.reshape(np.stack(results, -1), (*lead, *(shape if keepdims else np.shape(x)[:-1])))
+        return write_into(out, joined)
+
+    return f
+
+
+@composite(np.nanmedian)
+def _nanmedian(a, axis=None, out=None, overwrite_input=False, keepdims=_NO):
+    return _by_rows(np.median)(a, axis=axis, out=out, keepdims=keepdims)
+
+
+@composite(np.nanquantile)
+def _nanquantile(
+    a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=_NO, *, weights=None
+):
+    if weights is not None:
+        raise trace_error("np.nanquantile", "weights have no rule", "leave out NaN and use np.quantile")
+    return _by_rows(np.quantile)(a, q, axis=axis, out=out, keepdims=keepdims, method=method)
+
+
+@composite(np.nanpercentile)
+def _nanpercentile(
+    a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=_NO, *, weights=None
+):
+    return np.nanquantile(a, np.true_divide(q, 100), axis, out, False, method, keepdims, weights=weights)
+
+
+@composite(np.unique)
+def _unique(
+    ar,
+    return_index=False,
+    return_inverse=False,
+    return_counts=False,
+    axis=None,
+    *,
+    equal_nan=True,
+    sorted=True,
+):
+    """Each value keeps the derivative of the entry where it stands first."""
+    ar = stacked(ar)
+    found = np.unique(
+        plain(ar), True, return_inverse, return_counts, axis, equal_nan=equal_nan, sorted=sorted
+    )
+    values = np.take(ar, found[1], axis)
+    rest = found[1:] if return_index else found[2:]
+    return (values, *rest) if rest else values
