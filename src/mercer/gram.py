@@ -114,6 +114,12 @@ class Gram(LinearOperator):
         """``K @ V``, as `dot`."""
         return self.dot(V)
 
+    def __rmatmul__(self, V):
+        """``V @ K``."""
+        if is_traced(V):
+            return np.transpose(self._transpose().dot(np.transpose(V)))
+        return super().__rmatmul__(V)
+
     def _transpose(self):
         return self._with(self._samples.T)
 

@@ -111,7 +111,9 @@ class _Point:
             like, value = self.like[role], found[role]
             dtype = like.dtype if like.dtype.kind == "f" else np.float64
             out.append(
-                np.zeros(like.shape, dtype) if value is None else np.asarray(value).astype(dtype, copy=False)[()]
+                np.zeros(like.shape, dtype)
+                if value is None
+                else np.asarray(value).astype(dtype, copy=False)[()]
             )
         return tuple(out)
 
@@ -131,9 +133,9 @@ class _Matrix:
         return _strip(at, directions, slice(None), at.dtype)
 
     @staticmethod
-    def gradient(at, directions, G):
+    def gradient(at, directions, wanted, G):
         """Gradient of ⟨G, K⟩, or its derivative along a direction."""
-        return _pulled(at, directions, np.require(G, np.float64, "A"))
+        return _pulled(at, directions, wanted, np.require(G, np.float64, "A"))
 
 
 class _Product:
@@ -154,10 +156,10 @@ class _Product:
         return out
 
     @staticmethod
-    def gradient(at, directions, V, C):
+    def gradient(at, directions, wanted, V, C):
         """Gradient of ⟨C, K @ V⟩ in the samples and hyperparameters, or its derivative along a direction."""
         pair = tuple(np.array(a.reshape(len(a), -1), np.float64) for a in (C, V))
-        return _pulled(at, directions, pair)
+        return _pulled(at, directions, wanted, pair)
 
 
 class _Diagonal:
@@ -177,7 +179,7 @@ class _Diagonal:
         return out.astype(at.dtype, copy=False)
 
     @staticmethod
-    def gradient(at, directions, g):
+    def gradient(at, directions, wanted, g):
         """Gradient of ⟨g, diag K⟩, or its derivative along a direction."""
         g = np.asarray(g, np.float64)
         if not directions:
@@ -203,10 +205,14 @@ def _strip(at, directions, rows, dtype):
     return second_pushforward(at.program, X, Z, *directions, out)
 
 
-def _pulled(at, directions, G):
+def _pulled(at, directions, wanted, G):
+    through = derivatives.acts_through_columns(at.program)
+    columns = "Z" in wanted or (through and any(role not in _SIDES for role in wanted))
     if not directions:
-        return derivatives.pullback(at.program, at.X, at.Z, G, at.n_threads)
-    return derivatives.pullback_pushforward(at.program, at.X, at.Z, G, *directions[0], at.n_threads)
+        return derivatives.pullback(at.program, at.X, at.Z, G, at.n_threads, columns=columns)
+    return derivatives.pullback_pushforward(
+        at.program, at.X, at.Z, G, *directions[0], at.n_threads, columns=columns
+    )
 
 
 # -- the two primitives ---------------------------------------------------------------------------------
@@ -256,7 +262,7 @@ def _along_value(*args, at, dirs):
 def _gradient_value(*args, at, dirs, wanted):
     _refuse_third(at, len(dirs) + 1)
     _, directions, linear = _split(args, at, dirs)
-    found = at.form.gradient(at, [at.direction(d) for d in directions], *linear)
+    found = at.form.gradient(at, [at.direction(d) for d in directions], wanted, *linear)
     return at.gathered(*found, wanted)
 
 
@@ -358,7 +364,7 @@ def _value(form, kernel, X, Z, *linear, n_threads=None):
                 raise trace_error(
                     repr(kernel),
                     f"it has no derivative in {name}, which is traced",
-                    f"pass ad.stop_gradient of it, a plain value; it has those in {sorted(differentiable)}",
+                    f"pass a plain value (ad.stop_gradient); there are derivatives in {sorted(differentiable)}",
                     NoRuleError,
                 )
             traced[name] = value
@@ -377,7 +383,7 @@ def _hook(name):
 @_hook("matrix")
 def _matrix(kernel, X, Z, out=None, n_threads=None):
     if out is not None:
-        raise trace_error("k(X, Z, out=…)", "a traced matrix has no memory of its own", "leave out= away")
+        raise trace_error("k(X, Z, out=…)", "a traced matrix has no memory of its own", "leave out= out")
     return _value(_Matrix, kernel, X, None if Z is X else Z, n_threads=n_threads)
 
 
@@ -517,7 +523,7 @@ class TracedGram:
 def _refused(name):
     return trace_error(
         name,
-        "it is traced, but what was called computes on plain values, and the derivative would be lost",
+        "it is traced, but what was called computes on plain values and would lose the derivative",
         "differentiate k(X, Z), k.diag(X), k.gram(X, Z) @ V, and for kernel ridge regression "
         "mercer.solvers.ridge(k(X), y, alpha) or ridge_loo; or pass ad.stop_gradient of it",
     )

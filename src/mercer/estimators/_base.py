@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names, _get_feature_names
 
-from .._arrays import check_samples, plain
+from .._arrays import check_samples, plain, refuse_traced
 from ..gram import Gram
 from ..kernels.base import Kernel
 from ..kernels.names import from_name, variance_of
@@ -217,6 +217,8 @@ class KernelEstimator(BaseEstimator):
     def _check_kernel(self):
         """Raise for a kernel that is none, before any work."""
         kernel = self.kernel
+        for name in ("kernel", "gamma", "coef0"):
+            refuse_traced(getattr(self, name, None), name)
         if isinstance(kernel, type) or not (isinstance(kernel, Kernel | str) or callable(kernel)):
             hint = f"; use {kernel.__name__}(…), an instance" if isinstance(kernel, type) else ""
             raise TypeError(f"kernel must be a kernel expression, a name or a callable, got {kernel!r}{hint}")

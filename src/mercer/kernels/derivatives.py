@@ -22,7 +22,7 @@ from .views import plus
 # A strip has at most so many pairs of rows.
 _STRIP_ENTRIES = 2**20
 
-__all__ = ["pullback", "pullback_pushforward", "pushforward"]
+__all__ = ["acts_through_columns", "pullback", "pullback_pushforward", "pushforward"]
 
 
 # ---------------------------------------------------------------- row strips of matrix leaves
@@ -124,7 +124,7 @@ def _absorb(total, program, X, gradient, *, pair_share, first):
         total.add_params(weight_gradient(program, gradient.log_weights), pair_share)
 
 
-def pullback(program, X, Z, G, n_threads=None):
+def pullback(program, X, Z, G, n_threads=None, *, columns=True):
     """Gradient of ⟨G, K⟩ in X, Z and the hyperparameters.
 
     Parameters
@@ -134,6 +134,9 @@ def pullback(program, X, Z, G, n_threads=None):
         Z None is the symmetric case.
     G : ndarray of shape (n, m), or a pair (C, V)
         The cotangent; a pair stands for C @ V.T.
+    columns : bool
+        False leaves out what acts through the columns, which may take a second call: dZ, and the share of
+        `acts_through_columns` in dparams.
 
     Returns
     -------
@@ -162,7 +165,7 @@ def pullback(program, X, Z, G, n_threads=None):
     _check_gradient(program, ends.X, g)
     _absorb(total, program, ends.X, g, pair_share=share, first=True)
     other = Sum()
-    if not ends.symmetric and _reaches_samples(program):
+    if columns and not ends.symmetric and _reaches_samples(program):
         left, right = ends.swapped()
         turned = {c: block.T for c, block in blocks.items()}
         h = _native.pull(program, left, right, _transposed(G), blocks=turned, n_threads=n_threads)
@@ -180,6 +183,13 @@ def _check_gradient(program, X, gradient):
     for dF in gradient.features:
         if dF is not None:
             check_range(program, X, dF, dF.dtype)
+
+
+def acts_through_columns(program):
+    """Whether some hyperparameter reaches K through features or row functions of the columns."""
+    return bool(program.vecs) or any(
+        leaf.kind != LeafKind.BLOCK and leaf.view.has_params for leaf in program.leaves
+    )
 
 
 def _reaches_samples(program):
@@ -213,8 +223,8 @@ def _absorb_dot(total, program, X, tX, tparams, gradients, *, pair_share, first)
             total.add_params(part, pair_share)
 
 
-def pullback_pushforward(program, X, Z, G, tX, tZ, tparams, n_threads=None):
-    """Directional derivative of `pullback` at fixed G, along tX, tZ and tparams.
+def pullback_pushforward(program, X, Z, G, tX, tZ, tparams, n_threads=None, *, columns=True):
+    """Directional derivative of `pullback` at fixed G, along tX, tZ and tparams; `columns` as there.
 
     Returns
     -------
@@ -246,7 +256,7 @@ def pullback_pushforward(program, X, Z, G, tX, tZ, tparams, n_threads=None):
     )
     _check_gradient(program, ends.X, pair[1])
     _absorb_dot(total, program, ends.X, tX, tparams, pair, pair_share=share, first=True)
-    if not ends.symmetric and _reaches_samples(program):
+    if columns and not ends.symmetric and _reaches_samples(program):
         left, right = ends.swapped()
         turned = {c: block.T for c, block in blocks.items()}
         turned_pair = _native.pull_push(

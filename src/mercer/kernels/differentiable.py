@@ -153,7 +153,8 @@ class Differentiable:
         """
         program, X, Z = self._derivative_inputs(X, Z)
         t, s = (
-            (_tangent(tX, X, "tX"), _tangent(tZ, Z, "tZ"), self._by_path(tparams)) for tX, tZ, tparams in (t, s)
+            (_tangent(tX, X, "tX"), _tangent(tZ, Z, "tZ"), self._by_path(tparams))
+            for tX, tZ, tparams in (t, s)
         )
         shape = n_rows(X), n_rows(X if Z is None else Z)
         check_output(*shape, dtype_of(X))

@@ -39,6 +39,8 @@ class View:
         in a hyperparameter needs the two sides to differ (`Metric`); then their leaf value is the same.
     one_sided : bool
         Whether the hyperparameters act through ``rows`` alone, so that the row side's gradient is all of it.
+    has_params : bool
+        Whether hyperparameters act through the features of both sides.
     differentiable : bool
         Whether features vary smoothly with X.
     keeps_sparse : bool
@@ -46,6 +48,7 @@ class View:
     """
 
     one_sided = False
+    has_params = False
     differentiable = True
     keeps_sparse = True
 
@@ -248,6 +251,7 @@ class Wrap(View):
     period: object  # float, or a tuple with one per feature
     path: str
 
+    has_params = True
     keeps_sparse = False
 
     def _period(self):
@@ -413,6 +417,11 @@ class Chain(View):
     def one_sided(self):
         """That of the second view."""
         return self.then.one_sided
+
+    @property
+    def has_params(self):
+        """That of the second view."""
+        return self.then.has_params
 
     @property
     def keeps_sparse(self):

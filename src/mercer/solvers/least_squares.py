@@ -25,7 +25,7 @@ from .cholesky import MIXED_FROM, factorize, solve_mixed
 from .conjugate_gradient import conjugate_gradient
 from .outcome import Outcome, not_finite, warn_unconverged
 from .pivoted_cholesky import Woodbury, pivoted_cholesky
-from .ridge import traced_loo, traced_ridge
+from .traced_ridge import traced_loo, traced_ridge
 
 __all__ = ["ridge", "ridge_cg", "ridge_cholesky", "ridge_loo", "ridge_loo_residuals"]
 

@@ -1,6 +1,6 @@
 """Kernel ridge regression as a function that is differentiated: in K, y, α and the weights.
 
-Place on the way: ``least_squares.ridge`` and ``ridge_loo`` → **ridge**, where one of their arguments is traced.
+Place on the way: ``least_squares.ridge`` and ``ridge_loo`` → **traced_ridge**, where one of their arguments is traced.
 
 With weights the system is K + α W⁻¹, and with an intercept b the solution is G⁻¹(y − b 1). Everything is said
 in NumPy functions that automatic differentiation follows; the linear systems go through the hook that it
@@ -62,6 +62,10 @@ def _inverse_products(K, alpha, weights, *right):
     return [trace_hooks["solve"](G, B, factor) for B in right]
 
 
+def _mean(Y):
+    return np.sum(Y, axis=0) / Y.shape[0]
+
+
 def _groups(alpha, n_targets):
     """Pairs of an α and the targets that have it."""
     if np.ndim(alpha) == 0:
@@ -88,7 +92,7 @@ def _solution(K, Y, alpha, weights, fit_intercept):
             duals += _inverse_products(K, value, weights, part)
             continue
         # Less the mean: the intercept takes it up, and digits are kept.
-        mean = np.mean(part, axis=0)
+        mean = _mean(part)
         dual, u = _inverse_products(K, value, weights, part - mean, one)
         shift = np.sum(dual, axis=0) / np.sum(u)
         duals.append(dual - u * shift)
@@ -119,7 +123,7 @@ def traced_ridge(K, y, alpha, sample_weight, fit_intercept, check_alpha):
     -------
     dual, or (dual, intercept)
     """
-    shape, n = np.shape(plain(y)), None
+    shape = np.shape(plain(y))
     K, Y, alpha, weights, keep = _system(K, y, alpha, sample_weight, check_alpha)
     n = K.shape[0]
     inner, targets, weights = _kept(K, Y, weights, keep)
@@ -132,17 +136,17 @@ def traced_ridge(K, y, alpha, sample_weight, fit_intercept, check_alpha):
 
 def _left_out(K, Y, alpha, weights, fit_intercept):
     """(P y)ᵢ / Pᵢᵢ with P = G⁻¹, less uuᵀ/(1ᵀu), u = G⁻¹1, for the intercept."""
-    identity = np.eye(K.shape[0])
+    identity, every = np.eye(K.shape[0]), np.arange(K.shape[0])
     out = []
     for value, columns in _groups(alpha, Y.shape[1]):
         part = Y[:, columns]
         if fit_intercept:
-            part = part - np.mean(part, axis=0)
+            part = part - _mean(part)
         (P,) = _inverse_products(K, value, weights, identity)
         if fit_intercept:
             u = np.sum(P, axis=1)
             P = P - u[:, None] * (u / np.sum(u))
-        out.append((P @ part) / np.diagonal(P)[:, None])
+        out.append((P @ part) / P[every, every][:, None])
     return np.concatenate(out, axis=1)
 
 
