@@ -1,4 +1,4 @@
-"""Rules of scipy.special: Bessel and hypergeometric functions, orthogonal polynomials; in the argument alone."""
+"""Rules of scipy.special: Bessel and hypergeometric functions, orthogonal polynomials."""
 
 import numpy as np
 import scipy.special as sp
@@ -7,7 +7,7 @@ from mercer.autodiff.errors import NoRuleError, trace_error
 from mercer.autodiff.rules import define, elementwise
 from mercer.autodiff.rules_special import without_rule
 
-__all__ = ["spherical_jn"]
+__all__ = ["spherical_jn", "spherical_slope"]
 
 # -- Bessel functions: C_v' = (C_(v−1) ∓ C_(v+1))/2, in the argument alone ------------------------------
 
@@ -76,18 +76,18 @@ cylinder(sp.hankel1e, -1, scaled=lambda x: -1j)
 cylinder(sp.hankel2e, -1, scaled=lambda x: 1j)
 
 
-def _spherical_slope(t, ans, z, n):
-    """(2n + 1) j_n' = n j_(n−1) − (n + 1) j_(n+1): no division by z."""
+def spherical_slope(z, n):
+    """Return j_n'(z), where (2n + 1) j_n' = n j_(n−1) − (n + 1) j_(n+1): there is no division by z."""
     lower = n * spherical_jn(z, n=n - 1) if n else 0.0
-    return t * ((lower - (n + 1) * spherical_jn(z, n=n + 1)) / (2 * n + 1))
+    return (lower - (n + 1) * spherical_jn(z, n=n + 1)) / (2 * n + 1)
 
 
 #: ``spherical_jn(z, n=…)``
 spherical_jn = define(
-    lambda z, n: sp.spherical_jn(n, z),
+    lambda z, n: sp.spherical_jn(n, z).astype(z.dtype)[()],
     name="scipy.special.spherical_jn",
-    jvp=[_spherical_slope],
-    vjp=[_spherical_slope],
+    jvp=[lambda t, ans, z, n: t * spherical_slope(z, n)],
+    vjp=[lambda g, ans, z, n: g * np.conj(spherical_slope(z, n))],
     batched=True,
 )
 

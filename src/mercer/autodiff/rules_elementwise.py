@@ -22,7 +22,7 @@ RADIAN = math.pi / 180.0
 elementwise(np.add, 1, 1)
 elementwise(np.subtract, 1, -1)
 elementwise(np.multiply, lambda ans, x, y: y, lambda ans, x, y: x)
-elementwise(np.true_divide, lambda ans, x, y: np.true_divide(1, y), lambda ans, x, y: -ans / y)
+elementwise(np.true_divide, lambda ans, x, y: ans.dtype.type(1) / y, lambda ans, x, y: -ans / y)
 elementwise(np.negative, -1)
 elementwise(np.positive, 1)
 elementwise(np.square, lambda ans, x: 2 * x)
@@ -38,17 +38,18 @@ def _power_base(ans, x, y):
     """∂x^y/∂x = y x^(y−1), which is 0 for y = 0 at x = 0, too."""
     if isinstance(y, Traced):
         return scale(y, np.power(x, y - 1))
-    if np.ndim(y) == 0:
+    if isinstance(y, int | float):
         return 2 * x if y == 2 else y * x ** (y - 1) if y != 0 else 0.0
+    y = np.asarray(y, ans.dtype)
     zero = np.equal(y, 0)
     if zero.any():
-        return np.where(zero, 0, y * np.power(x, np.where(zero, 1, np.subtract(y, 1))))
-    return y * np.power(x, np.subtract(y, 1))
+        return np.where(zero, 0, y * np.power(x, np.where(zero, 1, y - 1)))
+    return y * np.power(x, y - 1)
 
 
 def _power_exponent(ans, x, y):
     """∂x^y/∂y = x^y log x, which is 0 at x = 0 for y > 0, and no number for x < 0."""
-    return scale(ans, np.log(x))
+    return scale(ans, np.log(x if isinstance(x, Traced) else np.asarray(x, ans.dtype)))
 
 
 elementwise(np.power, _power_base, _power_exponent)

@@ -1,7 +1,7 @@
 """Rules of scipy.special: error, gamma, logistic and related functions, sums of exponentials.
 
 Those that are ufuncs are found by NumPy's dispatch, as ``scipy.special.erf(x)``; the Python functions
-(logsumexp, softmax, polygamma, …) are reached through ``ad.scipy.special``, which takes traced and plain values.
+(logsumexp, softmax, polygamma, …) are reached through ``ad.scipy.special``, on traced and plain values.
 
 Derivatives in an order or degree have no closed form in most families and raise
 :class:`~mercer.autodiff.errors.NoRuleError`.

@@ -9,6 +9,7 @@ import scipy.special
 
 from mercer.autodiff import rules_special
 from mercer.autodiff.rules_bessel import spherical_jn as _spherical_jn
+from mercer.autodiff.rules_bessel import spherical_slope
 from mercer.autodiff.trace import Traced
 
 __all__ = ["log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax", "spherical_jn"]
@@ -150,5 +151,4 @@ def spherical_jn(n, z, derivative=False):
         return scipy.special.spherical_jn(n, z, derivative)
     if not derivative:
         return _spherical_jn(z, n=n)
-    lower = n * _spherical_jn(z, n=n - 1) if n else 0.0
-    return (lower - (n + 1) * _spherical_jn(z, n=n + 1)) / (2 * n + 1)
+    return spherical_slope(z, n)
