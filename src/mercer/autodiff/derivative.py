@@ -306,7 +306,7 @@ def chosen(f, args, kwargs, argnums):
     for n in numbers:
         if not -len(args) <= n < len(args):
             raise ValueError(
-                f"argnums names argument {n}, but {name_of(f)} was called with {len(args)} positional arguments"
+                f"argnums names argument {n}, but {name_of(f)} was called with {len(args)} arguments by position"
             )
     if numbers == (0,) and len(args) == 1 and not kwargs:
         return args, f
@@ -409,7 +409,7 @@ def _units(shapes, part):
         block = np.zeros((part.stop - part.start, size))
         rows = np.arange(max(part.start, start), min(part.stop, start + size))
         block[rows - part.start, rows - start] = 1
-        result.append(block.reshape(-1, *shape))
+        result.append(block.reshape(len(block), *shape))
         start += size
     return result
 
