@@ -219,6 +219,7 @@ class ReadAgain:
         self.index = index
 
     def __call__(self, base):
+        """Return what the index reads from the base now."""
         return apply(getitem, (base,), {"index": self.index})
 
 
@@ -256,7 +257,7 @@ def _assigned(x, index, value):
 
 
 def write_into(out, value):
-    """Return `value`, or `out` after it was assigned to it, as the argument ``out`` of NumPy's functions means.
+    """Return `value`, or `out` after the assignment of it, as ``out=`` of NumPy's functions means.
 
     Raises
     ------
@@ -288,8 +289,10 @@ def _in_place(ufunc):
 
     def operate(self, other):
         out = ufunc(self, other)
-        if not self.shape:
+        if not isinstance(plain(self), np.ndarray):
             return out
+        if not np.can_cast(out.dtype, self.dtype, "same_kind"):
+            raise TypeError(f"in-place {ufunc.__name__}: {out.dtype} does not fit into {self.dtype}")
         if np.shape(out) != self.shape:
             raise ValueError(
                 f"in-place {ufunc.__name__}: the result has shape {np.shape(out)}, the array {self.shape}"
@@ -309,9 +312,9 @@ for _name, _ufunc in {
 # -- methods --------------------------------------------------------------------------------------------
 
 for _name in (
-    "all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "clip", "compress", "conj", "conjugate", "cumprod",
-    "cumsum", "diagonal", "dot", "max", "mean", "min", "nonzero", "prod", "put", "ravel", "repeat", "round", "searchsorted",
-    "squeeze", "std", "sum", "swapaxes", "take", "trace", "var",
+    "all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "clip", "conj", "conjugate", "cumprod",
+    "cumsum", "diagonal", "dot", "max", "mean", "min", "nonzero", "prod", "put", "ravel", "repeat", "round",
+    "searchsorted", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var",
 ):  # fmt: skip
     METHODS[_name] = getattr(np, _name)
 
@@ -324,6 +327,9 @@ METHODS["reshape"] = lambda self, *shape, **kwargs: np.reshape(self, _shape_of(s
 METHODS["transpose"] = lambda self, *axes: np.transpose(self, (_shape_of(axes) if axes else None))
 METHODS["flatten"] = lambda self, order="C": np.copy(np.reshape(self, -1, order=order))
 METHODS["copy"] = lambda self, order="C": np.copy(self)
+METHODS["compress"] = lambda self, condition, axis=None, out=None: np.compress(condition, self, axis, out)
+METHODS["to_device"] = lambda self, device, /, *, stream=None: self
+METHODS["__array_namespace__"] = lambda self, /, *, api_version=None: np
 METHODS["view"] = lambda self, *args, **kwargs: _refuse("view()", "astype or a copy")
 
 
@@ -335,7 +341,10 @@ def _no_plain(name):
     return lambda self, *args, **kwargs: _refuse(f"x.{name}()", "ad.stop_gradient(x) for the plain value")
 
 
-for _name in ("tolist", "item", "tobytes", "tofile", "dump", "dumps", "byteswap", "setflags", "getfield"):
+for _name in (
+    "tolist", "item", "tobytes", "tofile", "dump", "dumps", "byteswap", "setflags", "getfield", "setfield",
+    "resize",
+):  # fmt: skip
     METHODS[_name] = _no_plain(_name)
 
 
@@ -373,6 +382,10 @@ PROPERTIES["mT"] = lambda self: np.swapaxes(self, -1, -2)
 PROPERTIES["real"] = np.real
 PROPERTIES["imag"] = np.imag
 PROPERTIES["itemsize"] = lambda self: self.dtype.itemsize
+PROPERTIES["strides"] = lambda self: np.asarray(plain(self)).strides
+PROPERTIES["flags"] = lambda self: np.asarray(plain(self)).flags
+PROPERTIES["base"] = lambda self: self._base
+PROPERTIES["device"] = lambda self: "cpu"
 PROPERTIES["nbytes"] = lambda self: self.size * self.dtype.itemsize
 PROPERTIES["flat"] = lambda self: _refuse("x.flat", "np.ravel(x)")
 PROPERTIES["data"] = lambda self: _refuse("x.data", "ad.stop_gradient(x) for the plain value")

@@ -226,6 +226,9 @@ copy_of = Primitive(
 composite(np.copy)(lambda a, order="K", subok=False: copy_of(a))
 
 
+composite(np.astype)(lambda x, dtype, /, *, copy=True, device=None: x.astype(dtype))
+
+
 def constant(like, value):
     """Return new entries as a value that takes part in the trace, so that it can be assigned into."""
     return like.level.constant(value) if value.dtype.kind in "fc" else value
@@ -269,8 +272,16 @@ def _full_like_this(like, shape, fill_value, dtype=None, **kwargs):
     return constant(like, np.full(shape, fill_value, dtype))
 
 
+def _joined(a):
+    """Return nested lists with traced values in them as one traced array."""
+    if not isinstance(a, list | tuple):
+        return a
+    items = [_joined(item) for item in a]
+    return np.stack(items) if any(isinstance(item, Traced) for item in items) else a
+
+
 def _array_like_this(like, object, dtype=None, copy=True, ndmin=0, **kwargs):
-    a = stacked(object)
+    a = _joined(object)
     if not isinstance(a, Traced):
         return constant(like, np.array(a, dtype=dtype, ndmin=ndmin))
     a = a if dtype is None or np.dtype(dtype) == a.dtype else a.astype(dtype)
