@@ -34,9 +34,8 @@ _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 #: imported, says what a traced value is worth.
 plain_hooks = []
 
-#: By name, what automatic differentiation, once imported, computes in place of a kernel or a solver whose
-#: samples, targets or hyperparameters are traced: "matrix", "diag", "gram", "product", "solve"; and "refused",
-#: which makes the error for what cannot be traced.
+#: What automatic differentiation, once imported, computes in place of a kernel or solver of traced values:
+#: "matrix", "diag", "gram", "product", "solve"; and "refused", the error for what cannot be traced.
 trace_hooks = {}
 
 

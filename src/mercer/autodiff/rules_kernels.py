@@ -3,15 +3,15 @@
 ``k(X, Z)``, ``k.diag(X)``, ``k.gram(X, Z) @ V`` and the solutions of kernel ridge regression are primitives.
 A kernel's own derivatives compute their rules: the pushforward, the pullback, and the two of second order.
 
-Two primitives say it all. With p the traced samples and hyperparameters and L what is taken of the matrix (all
-of it, its diagonal, or its product with V),
+Two primitives say it all. With p the traced samples and hyperparameters and L what is taken of the matrix
+(all of it, its diagonal, or its product with V),
 
 - ``along``: L DⁿK(p)[t₁, …, tₙ], the n-th derivative along n directions (n = 0 is the value);
 - ``gradient``: the gradient in p of ⟨G, L DⁿK(p)[t₁, …, tₙ]⟩.
 
-Each is linear in its directions, in G and in V, and the derivative of either in p is the same with one direction
-more. So the rules are written once for every n, and what can be evaluated, n ≤ 2 and n ≤ 1, is second order
-in every nesting of the modes.
+Each is linear in its directions, in G and in V, and the derivative of either in p is the same with one
+direction more. So the rules are written once for every n, and what can be evaluated, n ≤ 2 and n ≤ 1, is
+second order in every nesting of the modes.
 
 The kernels reach what is registered here through the hooks of `mercer._arrays`.
 """
@@ -206,12 +206,12 @@ def _strip(at, directions, rows, dtype):
 
 
 def _pulled(at, directions, wanted, G):
-    through = derivatives.acts_through_columns(at.program)
-    columns = "Z" in wanted or (through and any(role not in _SIDES for role in wanted))
+    params = any(role not in _SIDES for role in wanted)
+    wanted = derivatives.Wanted("X" in wanted, "Z" in wanted, params)
     if not directions:
-        return derivatives.pullback(at.program, at.X, at.Z, G, at.n_threads, columns=columns)
+        return derivatives.pullback(at.program, at.X, at.Z, G, at.n_threads, wanted=wanted)
     return derivatives.pullback_pushforward(
-        at.program, at.X, at.Z, G, *directions[0], at.n_threads, columns=columns
+        at.program, at.X, at.Z, G, *directions[0], at.n_threads, wanted=wanted
     )
 
 
@@ -364,7 +364,7 @@ def _value(form, kernel, X, Z, *linear, n_threads=None):
                 raise trace_error(
                     repr(kernel),
                     f"it has no derivative in {name}, which is traced",
-                    f"pass a plain value (ad.stop_gradient); there are derivatives in {sorted(differentiable)}",
+                    f"pass a plain value (ad.stop_gradient); it has those in {sorted(differentiable)}",
                     NoRuleError,
                 )
             traced[name] = value

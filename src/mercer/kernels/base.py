@@ -11,8 +11,6 @@ References: LN14, the eight construction rules.
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from .. import _native
 from .._arrays import check_out, check_output, check_samples, is_traced, plain, refuse_traced, trace_hooks
 from .algebra import Algebra

@@ -1,9 +1,9 @@
 """The second derivative of a kernel along two directions, D²k[t, s], on pairs of rows in plain NumPy.
 
-Place on the way: ``chain`` → **bilinear** → ``derivatives``, ``rows``. What a reverse sweep of dual numbers is
-to ``pullback_pushforward``, numbers with two infinitesimals are here: a value, its derivatives along t and
-along s, and the mixed one. The matrix D²K[t, s] is what forward mode over forward mode needs; the other three
-nestings have a gradient in them and run compiled.
+Place on the way: ``chain`` → **bilinear** → ``differentiable``, ``rows``. A program runs on numbers with two
+infinitesimals: a value, its derivatives along t and along s, and the mixed one. The matrix D²K[t, s] is what
+forward mode over forward mode needs; the other three nestings have a gradient in them, and run compiled
+(``pullback_pushforward``).
 
 Conventions are those of ``pairs``.
 """

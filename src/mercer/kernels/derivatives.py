@@ -11,6 +11,8 @@ second call with the sides swapped. In the symmetric case one call with G + Gᵀ
 X, and counts twice what belongs to pairs: slots, weights and one-sided views.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from .. import _native
@@ -22,7 +24,42 @@ from .views import plus
 # A strip has at most so many pairs of rows.
 _STRIP_ENTRIES = 2**20
 
-__all__ = ["acts_through_columns", "pullback", "pullback_pushforward", "pushforward"]
+__all__ = ["ALL", "Wanted", "pullback", "pullback_pushforward", "pushforward"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which gradients are asked for; the others come out as None, or partly.
+
+    Attributes
+    ----------
+    rows, columns : bool
+        dX and dZ. In the symmetric case `rows` is both.
+    params : bool
+        dparams.
+    """
+
+    rows: bool = True
+    columns: bool = True
+    params: bool = True
+
+    def of_strips(self, Z):
+        """What strips of rows against all columns are asked for."""
+        return self if Z is not None else Wanted(self.rows, self.rows, self.params)
+
+    def swapped(self, program):
+        """Whether a call with the sides swapped is needed."""
+        through = bool(program.vecs) or any(
+            leaf.kind != LeafKind.BLOCK and leaf.view.has_params for leaf in program.leaves
+        )
+        return (self.columns and _reaches_samples(program)) or (self.params and through)
+
+    def from_block(self, leaf):
+        """Whether a BLOCK leaf's own gradient is needed."""
+        return self.rows or self.columns or bool(leaf.view.kernel._bounds)
+
+
+ALL = Wanted()
 
 
 # ---------------------------------------------------------------- row strips of matrix leaves
@@ -105,26 +142,38 @@ def _transposed(G):
     return G[::-1] if isinstance(G, tuple) else G.T
 
 
-def _absorb(total, program, X, gradient, *, pair_share, first):
+def _reached(program, samples):
+    """Leaves and row functions on the way to what is wanted: all, or those that lead to hyperparameters."""
+    leaves = [
+        leaf.view.differentiable and (samples or leaf.view.has_params or leaf.view.one_sided)
+        for leaf in program.leaves
+    ]
+    return leaves, [samples or function.has_params for function in program.vecs]
+
+
+def _absorb(total, program, X, gradient, *, pair_share, first, samples):
     """Add one call's gradient, on its way through views and row functions.
 
-    ``pair_share`` weighs what belongs to pairs; ``first`` says whether this call counts it at all.
+    ``pair_share`` weighs what belongs to pairs; ``first`` says whether this call counts it at all, and
+    ``samples`` whether the gradient in X is wanted.
     """
-    for leaf, dF in zip(program.leaves, gradient.features, strict=True):
-        if dF is None or not leaf.view.differentiable:
+    leaves, functions = _reached(program, samples)
+    for reached, leaf, dF in zip(leaves, program.leaves, gradient.features, strict=True):
+        if dF is None or not reached:
             continue
         dX, dparams = leaf.view.rows.pullback(X, dF)
         if leaf.view.one_sided and not first:
             dparams = {}
         total.add(dX, dparams, pair_share if leaf.view.one_sided else 1.0)
-    for function, da in zip(program.vecs, gradient.vecs, strict=True):
-        total.add(*function.pullback(X, da))
+    for reached, function, da in zip(functions, program.vecs, gradient.vecs, strict=True):
+        if reached:
+            total.add(*function.pullback(X, da))
     if first:
         total.add_params(slot_gradient(program, gradient.slots), pair_share)
         total.add_params(weight_gradient(program, gradient.log_weights), pair_share)
 
 
-def pullback(program, X, Z, G, n_threads=None, *, columns=True):
+def pullback(program, X, Z, G, n_threads=None, *, wanted=ALL):
     """Gradient of ⟨G, K⟩ in X, Z and the hyperparameters.
 
     Parameters
@@ -134,9 +183,8 @@ def pullback(program, X, Z, G, n_threads=None, *, columns=True):
         Z None is the symmetric case.
     G : ndarray of shape (n, m), or a pair (C, V)
         The cotangent; a pair stands for C @ V.T.
-    columns : bool
-        False leaves out what acts through the columns, which may take a second call: dZ, and the share of
-        `acts_through_columns` in dparams.
+    wanted : Wanted
+        What may be left out.
 
     Returns
     -------
@@ -152,7 +200,7 @@ def pullback(program, X, Z, G, n_threads=None, *, columns=True):
             X,
             Z,
             lambda rows, columns: pullback(
-                program, take_rows(X, rows), columns, _rows_of(G, rows), n_threads
+                program, take_rows(X, rows), columns, _rows_of(G, rows), n_threads, wanted=wanted.of_strips(Z)
             ),
         )
     ends = Ends(program, X, Z)
@@ -163,15 +211,17 @@ def pullback(program, X, Z, G, n_threads=None, *, columns=True):
     total = Sum()
     g = _native.pull(program, ends.x_rows, ends.z_columns, G, blocks=blocks, n_threads=n_threads)
     _check_gradient(program, ends.X, g)
-    _absorb(total, program, ends.X, g, pair_share=share, first=True)
+    _absorb(total, program, ends.X, g, pair_share=share, first=True, samples=wanted.rows)
     other = Sum()
-    if columns and not ends.symmetric and _reaches_samples(program):
+    if not ends.symmetric and wanted.swapped(program):
         left, right = ends.swapped()
         turned = {c: block.T for c, block in blocks.items()}
         h = _native.pull(program, left, right, _transposed(G), blocks=turned, n_threads=n_threads)
-        _absorb(other, program, ends.Z, h, pair_share=share, first=False)
+        _absorb(other, program, ends.Z, h, pair_share=share, first=False, samples=wanted.columns)
         total.add_params(other.params)
     for c, cotangent in g.blocks.items():
+        if not wanted.from_block(program.leaves[c]):
+            continue
         z = None if ends.symmetric else ends.Z
         dX, dZ, dparams = program.leaves[c].view.pullback(ends.X, z, share * cotangent)
         total.add(dX, dparams)
@@ -185,13 +235,6 @@ def _check_gradient(program, X, gradient):
             check_range(program, X, dF, dF.dtype)
 
 
-def acts_through_columns(program):
-    """Whether some hyperparameter reaches K through features or row functions of the columns."""
-    return bool(program.vecs) or any(
-        leaf.kind != LeafKind.BLOCK and leaf.view.has_params for leaf in program.leaves
-    )
-
-
 def _reaches_samples(program):
     return bool(program.vecs) or any(
         leaf.kind != LeafKind.BLOCK and leaf.view.differentiable for leaf in program.leaves
@@ -201,18 +244,20 @@ def _reaches_samples(program):
 # ---------------------------------------------------------------- second order
 
 
-def _absorb_dot(total, program, X, tX, tparams, gradients, *, pair_share, first):
+def _absorb_dot(total, program, X, tX, tparams, gradients, *, pair_share, first, samples):
     """As `_absorb`, for the directional derivative of the gradient."""
     g, g_dot = gradients
-    for leaf, dF, tdF in zip(program.leaves, g.features, g_dot.features, strict=True):
-        if dF is None or not leaf.view.differentiable:
+    leaves, functions = _reached(program, samples)
+    for reached, leaf, dF, tdF in zip(leaves, program.leaves, g.features, g_dot.features, strict=True):
+        if dF is None or not reached:
             continue
         tdX, tdparams = leaf.view.rows.second(X, tX, tparams, dF, tdF)
         if leaf.view.one_sided and not first:
             tdparams = {}
         total.add(tdX, tdparams, pair_share if leaf.view.one_sided else 1.0)
-    for function, da, tda in zip(program.vecs, g.vecs, g_dot.vecs, strict=True):
-        total.add(*function.second(X, tX, tparams, da, tda))
+    for reached, function, da, tda in zip(functions, program.vecs, g.vecs, g_dot.vecs, strict=True):
+        if reached:
+            total.add(*function.second(X, tX, tparams, da, tda))
     if first:
         for part in (
             slot_gradient(program, g_dot.slots),
@@ -223,8 +268,8 @@ def _absorb_dot(total, program, X, tX, tparams, gradients, *, pair_share, first)
             total.add_params(part, pair_share)
 
 
-def pullback_pushforward(program, X, Z, G, tX, tZ, tparams, n_threads=None, *, columns=True):
-    """Directional derivative of `pullback` at fixed G, along tX, tZ and tparams; `columns` as there.
+def pullback_pushforward(program, X, Z, G, tX, tZ, tparams, n_threads=None, *, wanted=ALL):
+    """Directional derivative of `pullback` at fixed G, along tX, tZ and tparams; `wanted` as there.
 
     Returns
     -------
@@ -240,7 +285,15 @@ def pullback_pushforward(program, X, Z, G, tX, tZ, tparams, n_threads=None, *, c
             g = _rows_of(G, rows)
             t_columns = tX if Z is None else tZ
             return pullback_pushforward(
-                program, take_rows(X, rows), columns, g, t, t_columns, tparams, n_threads
+                program,
+                take_rows(X, rows),
+                columns,
+                g,
+                t,
+                t_columns,
+                tparams,
+                n_threads,
+                wanted=wanted.of_strips(Z),
             )
 
         return _sum_of_strips(strips, X, Z, one)
@@ -255,16 +308,28 @@ def pullback_pushforward(program, X, Z, G, tX, tZ, tparams, n_threads=None, *, c
         program, ends.x_rows, ends.z_columns, G, tangent, blocks=blocks, n_threads=n_threads
     )
     _check_gradient(program, ends.X, pair[1])
-    _absorb_dot(total, program, ends.X, tX, tparams, pair, pair_share=share, first=True)
-    if columns and not ends.symmetric and _reaches_samples(program):
+    _absorb_dot(total, program, ends.X, tX, tparams, pair, pair_share=share, first=True, samples=wanted.rows)
+    if not ends.symmetric and wanted.swapped(program):
         left, right = ends.swapped()
         turned = {c: block.T for c, block in blocks.items()}
         turned_pair = _native.pull_push(
             program, left, right, _transposed(G), swapped(), blocks=turned, n_threads=n_threads
         )
-        _absorb_dot(other, program, ends.Z, tZ, tparams, turned_pair, pair_share=share, first=False)
+        _absorb_dot(
+            other,
+            program,
+            ends.Z,
+            tZ,
+            tparams,
+            turned_pair,
+            pair_share=share,
+            first=False,
+            samples=wanted.columns,
+        )
         total.add_params(other.params)
     for c in program.block_leaves:
+        if not wanted.from_block(program.leaves[c]):
+            continue
         source, z = program.leaves[c].view, None if ends.symmetric else ends.Z
         cotangent, cotangent_dot = share * pair[0].blocks[c], share * pair[1].blocks[c]
         tz = None if ends.symmetric else tZ

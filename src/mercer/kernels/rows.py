@@ -3,9 +3,9 @@
 Place on the way: ``derivatives`` → **rows** → the composites that modulate, normalise and center.
 
 Each has ``value(X)`` → (n,); ``pullback(X, da)`` → ``(dX, dparams)``; ``pushforward(X, tX, tparams)`` → (n,);
-``second(X, tX, tparams, da, tda)``, the directional derivative of ``pullback``; ``mixed(X, t, s)`` → (n,), the
-second derivative along two directions (tX, tparams). ``dparams`` and ``tparams`` are dicts by path; None is
-zero in dX and tX.
+``second(X, tX, tparams, da, tda)``, the directional derivative of ``pullback``; ``mixed(X, t, s)`` → (n,),
+the second derivative along two directions (tX, tparams). ``dparams`` and ``tparams`` are dicts by path; None
+is zero in dX and tX.
 """
 
 import numpy as np
@@ -21,7 +21,15 @@ __all__ = ["Centering", "HalfDiag", "InverseSqrtDiag", "Norm", "RowFunction", "U
 
 
 class RowFunction:
-    """Base of the row functions."""
+    """Base of the row functions.
+
+    Attributes
+    ----------
+    has_params : bool
+        Whether it has hyperparameters, or may have.
+    """
+
+    has_params = True
 
     def value(self, X):
         """f(x_i), float64 of shape (n,)."""
@@ -55,6 +63,8 @@ class Norm(RowFunction):
     columns : View
         The columns that count.
     """
+
+    has_params = False
 
     def __init__(self, columns):
         self.columns = columns
@@ -105,6 +115,8 @@ class UserFunction(RowFunction):
     columns : View
         The columns that f sees.
     """
+
+    has_params = False
 
     def __init__(self, f, gradient, hessian_product, columns):
         self.f, self.gradient, self.hessian_product, self.columns = f, gradient, hessian_product, columns

@@ -1,6 +1,6 @@
 """Kernel ridge regression as a function that is differentiated: in K, y, α and the weights.
 
-Place on the way: ``least_squares.ridge`` and ``ridge_loo`` → **traced_ridge**, where one of their arguments is traced.
+Place on the way: ``least_squares.ridge`` and ``ridge_loo``, where an argument is traced → **traced_ridge**.
 
 With weights the system is K + α W⁻¹, and with an intercept b the solution is G⁻¹(y − b 1). Everything is said
 in NumPy functions that automatic differentiation follows; the linear systems go through the hook that it
