@@ -288,11 +288,11 @@ def _extremum(fun, name):
         result = primitive(np.concatenate((flat, more), axis=-1, dtype=a.dtype), (-1,), False)
         return reshape_to(result, shape) if flag(keepdims) else result
 
-    return composite(fun)(extremum)
+    return extremum
 
 
-_extremum(np.max, "np.max")
-_extremum(np.min, "np.min")
+composite(np.max, np.amax)(_extremum(np.max, "np.max"))
+composite(np.min, np.amin)(_extremum(np.min, "np.min"))
 
 
 @composite(np.ptp)

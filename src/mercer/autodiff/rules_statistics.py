@@ -95,6 +95,16 @@ def _root(v):
     return np.where(zero, np.zeros((), v.dtype), np.sqrt(np.where(zero, np.ones((), v.dtype), v)))
 
 
+def _without_rounding(d, value, axis, where):
+    """Return deviations from the mean, exactly 0 where the entries that count are equal."""
+    if value.dtype.kind != "f":
+        return d
+    low = np.min(value, axis=axis, keepdims=True, where=plain(where), initial=np.inf)
+    high = np.max(value, axis=axis, keepdims=True, where=plain(where), initial=-np.inf)
+    level = np.equal(low, high)
+    return d - np.where(level, plain(d), np.zeros((), d.dtype)) if level.any() else d
+
+
 def _spread_of(primitive, finish):
     def f(a, axis=None, dtype=None, out=None, ddof=0, keepdims=_NO, *, where=_NO, mean=_NO, correction=_NO):
         a = stacked(a)
@@ -109,7 +119,9 @@ def _spread_of(primitive, finish):
             return write_into(out, primitive(a, back_axes(axis, np.ndim(a)), flag(keepdims), ddof))
         if mean is _NO:
             mean = np.mean(a, axis, keepdims=True, where=where)
-        d = a - mean
+            d = _without_rounding(a - mean, plain(a), axis, where)
+        else:
+            d = a - mean
         square = np.sum(_inner(d, d), axis, keepdims=flag(keepdims), where=where)
         n = np.maximum(count(a, axis, flag(keepdims), where) - ddof, 0)
         return write_into(out, finish(np.true_divide(square, n).astype(square.dtype)))
@@ -171,8 +183,8 @@ def _cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=
     X = _variables(m, rowvar)
     if y is not None:
         X = np.concatenate((X, _variables(y, rowvar)), 0)
-    if dtype is not None:
-        X = X.astype(dtype)
+    dtype = np.result_type(X.dtype, np.float64) if dtype is None else np.dtype(dtype)
+    X = X if X.dtype == dtype else X.astype(dtype)
     ddof = (0 if bias else 1) if ddof is None else ddof
     w = None if fweights is None else np.asarray(plain(fweights), float)
     if aweights is not None:
@@ -219,7 +231,10 @@ def _sort(a, axis=-1, kind=None, order=None, *, stable=None):
     return np.take_along_axis(a, np.argsort(plain(a), axis=axis, kind="stable"), axis)
 
 
-composite(np.sort_complex)(lambda a: np.sort(a, -1) + 0j)
+@composite(np.sort_complex)
+def _sort_complex(a):
+    a = np.sort(a, -1)
+    return a if a.dtype.kind == "c" else a.astype(np.clongdouble if a.dtype == np.longdouble else complex)
 
 
 @composite(np.partition)
@@ -258,14 +273,14 @@ def _ranks(n, q, method, weights=None, rows=()):
     return np.quantile(ranks, q, axis=-1, method=method, **({} if weights is None else {"weights": weights}))
 
 
-def _at_ranks(x, at):
+def _at_ranks(x, at, dtype):
     """Return sorted entries (last axis) at fractional ranks of shape (*q, *rows), linear between whole ones."""
     low = np.clip(np.floor(at), 0, np.shape(x)[-1] - 1).astype(int)
-    rest = (at - low).astype(x.dtype)
+    rest = (at - low).astype(dtype)
     rows = np.indices(low.shape)[low.ndim - (np.ndim(x) - 1) :] if np.ndim(x) > 1 else ()
     first = x[(*rows, low)]
     if not np.any(rest):
-        return first
+        return first if first.dtype == dtype else first.astype(dtype)
     second = x[(*rows, np.minimum(low + 1, np.shape(x)[-1] - 1))]
     between = np.where(rest > 0, second - first, np.zeros((), x.dtype))
     return (
@@ -275,15 +290,16 @@ def _at_ranks(x, at):
     )
 
 
-def _quantile_of(x, q, axis, out, method, keepdims, weights):
+def _quantile_of(fun, x, q, axis, out, method, keepdims, weights):
     if isinstance(q, Traced) or isinstance(weights, Traced):
         raise trace_error(
             "np.quantile", "q and weights cannot be differentiated", "pass plain values, or use np.interp"
         )
-    q = np.asanyarray(q)
     a = stacked(x)
     if np.size(a) == 0 or a.dtype.kind != "f":
         raise trace_error("np.quantile", f"an array of shape {np.shape(a)}, {a.dtype}", "pass real entries")
+    dtype = fun(np.zeros(2, a.dtype), q, method=method).dtype
+    q = np.asanyarray(q if fun is np.quantile else np.true_divide(q, 100))
     x, shape, spoiled = _ranked(a, axis)
     rows = np.shape(x)[:-1]
     if weights is None:
@@ -294,23 +310,21 @@ def _quantile_of(x, q, axis, out, method, keepdims, weights):
         order = np.argsort(plain(flat_axes(a, axis)[0]), axis=-1, kind="stable")
         w = np.take_along_axis(flat_axes(w, axis)[0], order, -1)
         at = _ranks(np.shape(x)[-1], q, method, w, rows)
-    return _finished(_at_ranks(x, at), shape, spoiled, keepdims, out, q.shape)
+    return _finished(_at_ranks(x, at, dtype), shape, spoiled, keepdims, out, q.shape)
 
 
 @composite(np.quantile)
 def _quantile(
     a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None
 ):
-    return _quantile_of(a, q, axis, out, method, keepdims, weights)
+    return _quantile_of(np.quantile, a, q, axis, out, method, keepdims, weights)
 
 
 @composite(np.percentile)
 def _percentile(
     a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None
 ):
-    return _quantile_of(
-        a, q if isinstance(q, Traced) else np.true_divide(q, 100), axis, out, method, keepdims, weights
-    )
+    return _quantile_of(np.percentile, a, q, axis, out, method, keepdims, weights)
 
 
 def _by_rows(fun):
@@ -354,7 +368,9 @@ def _nanquantile(
 def _nanpercentile(
     a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=_NO, *, weights=None
 ):
-    return np.nanquantile(a, np.true_divide(q, 100), axis, out, False, method, keepdims, weights=weights)
+    if weights is not None:
+        raise trace_error("np.nanpercentile", "weights have no rule", "leave out NaN and use np.percentile")
+    return _by_rows(np.percentile)(a, q, axis=axis, out=out, keepdims=keepdims, method=method)
 
 
 @composite(np.unique)
