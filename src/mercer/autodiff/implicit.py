@@ -217,6 +217,8 @@ class _Rule:
             )
         space = Space([leaf(x, "the solver's answer") for x in leaves], structure)
         w0 = space.joined(space.leaves)
+        if not w0.size:
+            return w
         if not np.all(np.isfinite(w0)):
             raise ImplicitFunctionError(
                 "the solver's answer has infinite or NaN entries, it has no derivative"
@@ -385,8 +387,9 @@ def check_root(factor, residual, w0, r0, rtol):
     if not second <= 0.1 * first:
         raise ImplicitFunctionError(
             f"the solver's answer (largest entry {size:.2e}) is no simple root: Newton's step from it has "
-            f"length {first:.1e}, and the next one {second:.1e}, not a tenth; either solve stopped early (|F| "
-            f"is {np.max(abs(r0)):.1e}), or the root is multiple and the implicit function theorem fails there"
+            f"length {first:.1e}, and the next one {second:.1e}, not a tenth; either solve stopped early "
+            f"(|F| is {np.max(abs(r0)):.1e}), or the root is multiple and the implicit function theorem "
+            "fails there"
         )
     if first > max(rtol, 100 * eps) * size + max(1e-8, 1000 * eps):
         warn_unconverged(
