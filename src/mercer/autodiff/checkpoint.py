@@ -1,8 +1,8 @@
 """Recomputing instead of remembering: reverse mode in less memory.
 
 Reverse mode keeps every intermediate value until its sweep. :func:`checkpoint` keeps the arguments of a
-function only, and runs it once more when the sweep arrives. :func:`scan_checkpointed` does so for a loop, from
-a fixed number of kept states, in the order that needs the fewest evaluations (Griewank and Walther).
+function only, and runs it once more when the sweep arrives. :func:`scan_checkpointed` does so for a loop,
+from a fixed number of kept states, in the order that needs the fewest evaluations (Griewank and Walther).
 """
 
 import functools

@@ -306,7 +306,7 @@ def chosen(f, args, kwargs, argnums):
     for n in numbers:
         if not -len(args) <= n < len(args):
             raise ValueError(
-                f"argnums names argument {n}, but {name_of(f)} was called with {len(args)} arguments by position"
+                f"argnums names argument {n}, but {name_of(f)} got {len(args)} positional arguments"
             )
     if numbers == (0,) and len(args) == 1 and not kwargs:
         return args, f

@@ -286,6 +286,10 @@ def _parts(tree, structure, count, where, what, of):
     if tree is None:
         return [None] * count
     if structure is None:
+        if isinstance(tree, tuple | list | dict):
+            raise ValueError(
+                f"{where} must return a {what} that is one array, as {of} is, got a {type(tree).__name__}"
+            )
         return [tree]
     try:
         return structure.flatten_up_to(tree)
