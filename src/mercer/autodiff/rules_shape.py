@@ -37,7 +37,7 @@ def normal_axes(axes, ndim):
     """Return a tuple of different axes counted from the front; None means all."""
     if axes is None:
         return tuple(range(ndim))
-    axes = axes if isinstance(axes, tuple | list) else (axes,)
+    axes = axes if np.iterable(axes) else (axes,)
     result = tuple(normal_axis(a, ndim) for a in axes)
     if len(set(result)) != len(result):
         raise ValueError(f"axes {tuple(axes)} name an axis twice")

@@ -61,7 +61,7 @@ def _correlate(a, v, mode="valid"):
 @composite(np.interp)
 def _interp(x, xp, fp, left=None, right=None, period=None):
     """At a node the slopes of both sides count half each."""
-    x, xp, fp = stacked(x), stacked(xp), stacked(fp)
+    x, xp, fp = _double(x), _double(xp), _double(fp)
     if period is not None:
         x, xp, fp = _one_period(x, xp, fp, np.abs(period))
         left = right = None
@@ -81,6 +81,15 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
         ends = np.equal(nodes[-1], value) & ~smooth
         result = np.where(ends, fp[-1], result) if np.any(ends) else result
     return result[()] if np.ndim(result) == 0 else result
+
+
+def _double(a):
+    """Return `a` in double precision, in which np.interp computes."""
+    a = stacked(a)
+    if not isinstance(a, Traced):
+        a = np.asarray(a)
+    dtype = np.complex128 if a.dtype.kind == "c" else np.float64
+    return a if a.dtype == dtype else a.astype(dtype)
 
 
 def _between(x, xp, fp, after, left, right, n):
@@ -183,6 +192,7 @@ def _spacings(f, varargs, axes):
 @composite(np.gradient)
 def _gradient(f, *varargs, axis=None, edge_order=1):
     f = stacked(f)
+    f = f if isinstance(f, Traced) else np.asarray(f)
     if edge_order not in (1, 2):
         raise ValueError("'edge_order' greater than 2 not supported")
     axes = normal_axes(axis, np.ndim(f))
@@ -193,7 +203,9 @@ def _gradient(f, *varargs, axis=None, edge_order=1):
                 "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) "
                 "elements are required."
             )
-        results.append(np.moveaxis(_slopes(np.moveaxis(f, ax, -1), h, edge_order), -1, ax))
+        slopes = np.moveaxis(_slopes(np.moveaxis(f, ax, -1), h, edge_order), -1, ax)
+        keep = slopes.dtype == f.dtype or f.dtype.kind not in "fc"
+        results.append(slopes if keep else slopes.astype(f.dtype))
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -258,7 +270,7 @@ def _histogram_bin_edges(a, bins=10, range=None, weights=None):
     edges = np.histogram_bin_edges(value, bins, range, plain(weights))
     if range is not None or not value.size or value.min() == value.max():
         return edges
-    t = np.arange(len(edges)) / (len(edges) - 1)
+    t = (np.arange(len(edges)) / (len(edges) - 1)).astype(edges.dtype)
     low, high = np.min(a), np.max(a)
     return low + (high - low) * t
 
