@@ -298,8 +298,7 @@ def test_no_dependence_and_no_unknowns():
     assert ad.jacobian(none)(3.0).shape == (0,)
 
 
-# -- the linear solvers
----------------------------------------------------------------------------------------
+# -- the linear solvers -----------------------------------------------------------------------------------
 
 
 def tridiagonal(w, b):
@@ -407,8 +406,7 @@ def test_one_factorisation_serves_all(monkeypatch, data):
     assert len(made) == 1
 
 
-# -- minima
------------------------------------------------------------------------------------------------------
+# -- minima -----------------------------------------------------------------------------------------------
 
 
 def test_hypergradient_of_a_logistic_regression(rng):
@@ -456,8 +454,7 @@ def test_given_hessian_dense_or_sparse():
         check_derivative(fit, np.array([1.0, 2.0, 3.0]))
 
 
-# -- what bad input gets
------------------------------------------------------------------------------------------
+# -- what bad input gets ----------------------------------------------------------------------------------
 
 
 def test_answers_that_are_no_roots():

@@ -277,18 +277,11 @@ def _constraints(matrix, right, n, name, right_name):
 
 def _bounds(bounds, n):
     """Return n lower and n upper bounds, infinite where there are none."""
-    if isinstance(bounds, Traced) or np.ndim(bounds) == 2:
-        pairs = [bounds[i] for i in range(n)] if len(bounds) == n else bounds
-    elif bounds is None:
-        pairs = [(0, None)] * n
-    elif len(bounds) == 2 and not any(isinstance(pair, list | tuple) for pair in bounds):
-        pairs = [bounds] * n
-    else:
-        pairs = bounds
-    pairs = list(pairs)
-    if len(pairs) != n or any(
-        np.shape(pair) != (2,) if isinstance(pair, Traced) else len(pair) != 2 for pair in pairs
-    ):
+    if bounds is None:
+        bounds = (0, None)
+    one = len(bounds) == 2 and all(_is_number(end) for end in bounds)
+    pairs = [bounds] * n if one else [bounds[i] for i in range(len(bounds))]
+    if len(pairs) != n or any(_is_number(pair) or len(pair) != 2 for pair in pairs):
         raise ValueError(f"bounds must be one (lower, upper) pair or {n} of them, got {bounds!r:.80}")
     lower = [-np.inf if pair[0] is None else pair[0] for pair in pairs]
     upper = [np.inf if pair[1] is None else pair[1] for pair in pairs]
@@ -298,6 +291,10 @@ def _bounds(bounds, n):
                 f"x[{i}] has the bounds {plain(lower[i])} and {plain(upper[i])}: infeasible"
             )
     return lower, upper
+
+
+def _is_number(x):
+    return x is None or (not isinstance(x, list | tuple) and np.ndim(x) == 0)
 
 
 def _stack(blocks):
