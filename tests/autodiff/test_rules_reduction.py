@@ -1,19 +1,22 @@
-"""Rules of sums, products, extrema, statistics and order: in every mode, at zeros, ties, NaN and constants."""
+"""Rules of sums, products, extrema, statistics and order: all modes, at zeros, ties, NaN and constants."""
 
 import numpy as np
 import pytest
-from rule_checks import Case, check_case, points
 
 import mercer.autodiff as ad
 from mercer.autodiff.errors import TraceError
 from mercer.testing import check_derivative
+from rule_checks import Case, check_case, points
 
 V, A, T = (5,), (3, 4), (2, 3, 2)
 MASK = np.array([[True, False, True, True], [True, True, False, True], [False, True, True, False]])
 NAN = np.where(MASK, 0.0, np.nan)
 
 
-def reductions(name, f, args=points(T), complex=True):
+TENSOR = points(T)
+
+
+def reductions(name, f, args=TENSOR, complex=True):
     """The arguments that reductions share."""
     return [
         Case(name, lambda x: f(x), args, complex),
@@ -21,7 +24,12 @@ def reductions(name, f, args=points(T), complex=True):
         Case(f"{name} last axis", lambda x: f(x, axis=-1, keepdims=True), args, complex),
         Case(f"{name} axes", lambda x: f(x, axis=(0, -1)), args, complex),
         Case(f"{name} all kept", lambda x: f(x, keepdims=True), args, complex),
-        Case(f"{name} no axis", lambda x: f(x, axis=()) if name in "sum mean max min prod" else f(x), args, complex),
+        Case(
+            f"{name} no axis",
+            lambda x: f(x, axis=()) if name in "sum mean max min prod" else f(x),
+            args,
+            complex,
+        ),
     ]
 
 
@@ -67,7 +75,12 @@ EXTREMA = [
     *reductions("ptp", np.ptp, complex=False),
     Case("amax", lambda x: np.amax(x, 0) - np.amin(x, 1)[:, None], points(A), False),
     Case("max initial", lambda x: np.max(x, axis=0, initial=0.5), points(A), False),
-    Case("min traced initial", lambda x, y: np.min(x + 0 * y, axis=1, initial=y, keepdims=True), points(A, ()), False),
+    Case(
+        "min traced initial",
+        lambda x, y: np.min(x + 0 * y, axis=1, initial=y, keepdims=True),
+        points(A, ()),
+        False,
+    ),
     Case("max where", lambda x: np.max(x, axis=0, where=MASK, initial=-9.0), points(A), False),
     Case("max method", lambda x: x.max(1) * x.min(), points(A), False),
 ]
@@ -83,14 +96,20 @@ STATISTICS = [
     Case("cov", lambda x: np.cov(x), points(A)),
     Case("cov two", lambda x, y: np.cov(x, y, bias=True), points(V, V)),
     Case("cov columns", lambda x: np.cov(x, rowvar=False), points(A)),
-    Case("cov weights", lambda x, w: np.cov(x + 0 * w, aweights=w, fweights=[1, 2, 1, 3]), points(A, (4,), low=0.2), False),
+    Case(
+        "cov weights",
+        lambda x, w: np.cov(x + 0 * w, aweights=w, fweights=[1, 2, 1, 3]),
+        points(A, (4,), low=0.2),
+        False,
+    ),
     Case("cov frequencies", lambda x: np.cov(x, fweights=[1, 2, 1, 3]), points(A)),
     Case("cov vector", lambda x: np.cov(x), points(V)),
     Case("corrcoef", lambda x: np.corrcoef(x), points(A), False),
     Case("corrcoef two", lambda x, y: np.corrcoef(x, y)[0, 1], points(V, V), False),
 ]
 METHODS = (
-    "inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf", "hazen", "weibull",
+    "inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf", "hazen",
+    "weibull",
     "linear", "median_unbiased", "normal_unbiased", "lower", "higher", "midpoint", "nearest",
 )  # fmt: skip
 Q = np.array([0.0, 0.2, 0.45, 0.5, 0.81, 1.0])
@@ -108,7 +127,9 @@ ORDER = [
         for m in METHODS
     ),
     Case("quantile number", lambda x: np.quantile(x, 0.3), points(A), False),
-    Case("quantile kept", lambda x: np.quantile(x, [[0.3, 0.9]], axis=(0, 2), keepdims=True), points(T), False),
+    Case(
+        "quantile kept", lambda x: np.quantile(x, [[0.3, 0.9]], axis=(0, 2), keepdims=True), points(T), False
+    ),
     Case("quantile 0 axis", lambda x: np.quantile(x, 0.6, axis=0), points(A), False),
     Case("percentile", lambda x: np.percentile(x, [30, 77], axis=0), points(A), False),
     Case(
@@ -261,7 +282,10 @@ def test_out_takes_traced_arrays_only():
 
 
 def test_quantiles_of_traced_order_say_so():
-    for f in (lambda q: np.quantile(np.arange(3.0) + 0 * q, q), lambda q: np.percentile(np.arange(3.0) + 0 * q, q)):
+    for f in (
+        lambda q: np.quantile(np.arange(3.0) + 0 * q, q),
+        lambda q: np.percentile(np.arange(3.0) + 0 * q, q),
+    ):
         with pytest.raises(TraceError, match="q and weights cannot be differentiated"):
             ad.grad(f)(0.4)
 

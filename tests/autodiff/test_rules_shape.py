@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from rule_checks import Case, check_case, points
 
 import mercer.autodiff as ad
 from mercer.autodiff.errors import TraceError
+from rule_checks import Case, check_case, points
 
 V, A, T = (5,), (3, 4), (2, 3, 4)
 I2 = np.array([[2, 0], [1, 1]])
@@ -32,7 +32,9 @@ SHAPE = [
     Case("rollaxis", lambda x: (np.rollaxis(x, 2), np.rollaxis(x, 0, 3), np.rollaxis(x, 1, -1)), points(T)),
     Case("swapaxes", lambda x: np.swapaxes(x, 0, -1), points(T)),
     Case("expand_dims", lambda x: np.expand_dims(x, (0, -1)), points(A)),
-    Case("squeeze", lambda x: (np.squeeze(x), np.squeeze(x, -1), x.squeeze(axis=(1, 3))), points((2, 1, 3, 1))),
+    Case(
+        "squeeze", lambda x: (np.squeeze(x), np.squeeze(x, -1), x.squeeze(axis=(1, 3))), points((2, 1, 3, 1))
+    ),
     Case("broadcast_to", lambda x: np.broadcast_to(x, (2, 3, 4)), points((3, 1))),
     Case("broadcast_arrays", lambda x, y: np.broadcast_arrays(x, y), points((3, 1), (4,))),
     Case("atleast_1d", lambda x, y: np.atleast_1d(x, y), points((), V)),
@@ -43,13 +45,24 @@ SHAPE = [
     Case("meshgrid ij", lambda x, y: np.meshgrid(x, y, indexing="ij", sparse=True), points((3,), (4,))),
     Case("meshgrid three", lambda x, y, z: np.meshgrid(x, y, z, copy=False), points((2,), (3,), (2,))),
     Case("copy", lambda x: np.copy(x) * x.copy(), points(A)),
-    Case("astype", lambda x: np.astype(np.astype(x, np.longdouble), x.dtype) * x.astype(x.dtype), points(A), False),
+    Case(
+        "astype",
+        lambda x: np.astype(np.astype(x, np.longdouble), x.dtype) * x.astype(x.dtype),
+        points(A),
+        False,
+    ),
     Case("zeros_like", lambda x: np.zeros_like(x) + np.empty_like(x) * 0 + x, points(A)),
     Case("ones_like", lambda x: np.ones_like(x) * x, points(A)),
     Case("full_like", lambda x, y: np.full_like(x + y, y) * x, points(A, ())),
     Case("array like", lambda x: np.array([x[0], x[1] * x[2]], like=x), points(V)),
-    Case("array like nested", lambda x: np.array([[x[0], 1.0], [x[2], x[1]]], like=x, dtype=x.dtype), points(V)),
-    Case("asarray like", lambda x: np.asarray(x, like=x) * np.asarray([1, 2], like=x, dtype=x.dtype)[0], points(V)),
+    Case(
+        "array like nested", lambda x: np.array([[x[0], 1.0], [x[2], x[1]]], like=x, dtype=x.dtype), points(V)
+    ),
+    Case(
+        "asarray like",
+        lambda x: np.asarray(x, like=x) * np.asarray([1, 2], like=x, dtype=x.dtype)[0],
+        points(V),
+    ),
     Case("full like", lambda x: np.full(3, x[1], like=x) * x[0], points(V)),
 ]
 DIAGONAL = [
@@ -123,7 +136,11 @@ PAD = [
     Case("pad sides", lambda x: np.pad(x, ((1, 2), (0, 3))), points(A)),
     Case("pad dict", lambda x: np.pad(x, {-1: (1, 2)}), points(A)),
     Case("pad constants", lambda x: np.pad(x, 1, constant_values=((1, 2), (3, 4))), points(A)),
-    Case("pad traced constant", lambda x, c: np.pad(x + 0 * c, ((1, 0), (2, 1)), constant_values=c), points(A, ())),
+    Case(
+        "pad traced constant",
+        lambda x, c: np.pad(x + 0 * c, ((1, 0), (2, 1)), constant_values=c),
+        points(A, ()),
+    ),
     *(
         Case(f"pad {mode}", lambda x, mode=mode: np.pad(x, ((1, 2), (2, 0)), mode), points((3, 4)))
         for mode in ("edge", "reflect", "symmetric", "wrap", "linear_ramp", "mean")
@@ -149,7 +166,11 @@ SELECT = [
     Case("take number", lambda x: np.take(x, -1, axis=1), points(T)),
     Case("take wrap", lambda x: np.take(x, [4, -5, 0], mode="wrap", axis=0), points(A)),
     Case("take clip", lambda x: x.take([4, -5, 0], mode="clip", axis=1), points(A)),
-    Case("take_along_axis", lambda x: np.take_along_axis(x, np.array([[0, 3], [2, 2], [1, 0]]), axis=1), points(A)),
+    Case(
+        "take_along_axis",
+        lambda x: np.take_along_axis(x, np.array([[0, 3], [2, 2], [1, 0]]), axis=1),
+        points(A),
+    ),
     Case("take_along_axis one", lambda x: np.take_along_axis(x, np.array([[2, 1, 0, 0]]), axis=0), points(A)),
     Case("take_along_axis None", lambda x: np.take_along_axis(x, np.array([5, 5, 0]), axis=None), points(A)),
     Case("compress", lambda x: np.compress([True, False, True], x, axis=0), points(A)),
@@ -171,14 +192,24 @@ def _assigned(assign):
 ASSIGN = [
     Case("fill_diagonal", _assigned(lambda y, v: np.fill_diagonal(y, v[0])), points(A, V)),
     Case("fill_diagonal list", _assigned(lambda y, v: np.fill_diagonal(y, v)), points((4, 4), (4,))),
-    Case("fill_diagonal wrap", _assigned(lambda y, v: np.fill_diagonal(y, v[1], wrap=True)), points((7, 3), V)),
+    Case(
+        "fill_diagonal wrap", _assigned(lambda y, v: np.fill_diagonal(y, v[1], wrap=True)), points((7, 3), V)
+    ),
     Case("copyto", _assigned(lambda y, v: np.copyto(y, v)), points(A, (4,))),
     Case("copyto where", _assigned(lambda y, v: np.copyto(y, v, where=np.eye(3, 4) > 0)), points(A, (4,))),
     Case("put", _assigned(lambda y, v: np.put(y, [1, -1, 1], v)), points(A, V)),
     Case("put method", _assigned(lambda y, v: y.put([3, 4], v, mode="wrap")), points(A, (1,))),
-    Case("put_along_axis", _assigned(lambda y, v: np.put_along_axis(y, np.array([[1], [0], [3]]), v, 1)), points(A, (3, 1))),
-    Case("place", _assigned(lambda y, v: np.place(y, np.arange(12).reshape(3, 4) % 2 > 0, v)), points(A, (4,))),
-    Case("putmask", _assigned(lambda y, v: np.putmask(y, np.arange(12).reshape(3, 4) % 3 > 0, v)), points(A, V)),
+    Case(
+        "put_along_axis",
+        _assigned(lambda y, v: np.put_along_axis(y, np.array([[1], [0], [3]]), v, 1)),
+        points(A, (3, 1)),
+    ),
+    Case(
+        "place", _assigned(lambda y, v: np.place(y, np.arange(12).reshape(3, 4) % 2 > 0, v)), points(A, (4,))
+    ),
+    Case(
+        "putmask", _assigned(lambda y, v: np.putmask(y, np.arange(12).reshape(3, 4) % 3 > 0, v)), points(A, V)
+    ),
     Case("fill", _assigned(lambda y, v: y.fill(v[2])), points(A, V)),
     Case("sort method", _assigned(lambda y, v: y.sort(axis=0)), points(A, V), False),
     Case("out=", _assigned(lambda y, v: np.concatenate((v, v), out=y)), points((10,), V)),
@@ -197,9 +228,11 @@ def test_rule(case):
 @pytest.mark.parametrize(
     "f",
     [
-        lambda x: x.reshape(-1), lambda x: x.T, lambda x: np.concatenate([x, x]), lambda x: np.stack([x, x], -1),
+        lambda x: x.reshape(-1), lambda x: x.T, lambda x: np.concatenate([x, x]),
+        lambda x: np.stack([x, x], -1),
         lambda x: np.flip(x), lambda x: np.roll(x, 1), lambda x: np.tile(x, 2), lambda x: np.repeat(x, 2),
-        lambda x: np.pad(x, 1), lambda x: np.take(x, np.zeros(0, int)), lambda x: np.broadcast_to(x, (2, *x.shape)),
+        lambda x: np.pad(x, 1), lambda x: np.take(x, np.zeros(0, int)),
+        lambda x: np.broadcast_to(x, (2, *x.shape)),
         lambda x: np.atleast_3d(x), lambda x: np.squeeze(x), lambda x: np.copy(x),
     ],
 )  # fmt: skip
@@ -249,9 +282,11 @@ def test_pad_by_a_function_has_no_rule():
         lambda x: np.shape(x) + (np.ndim(x), np.size(x)),
         lambda x: np.argsort(x).tolist(), lambda x: np.nonzero(x > 0)[0].tolist(),
         lambda x: np.searchsorted(np.sort(x), 0.1), lambda x: np.digitize(x, [0.0, 1.0]).tolist(),
-        lambda x: np.isrealobj(x), lambda x: np.array_equal(x, x), lambda x: np.argmax(x), lambda x: str(np.sign(x[0])),
+        lambda x: np.isrealobj(x), lambda x: np.array_equal(x, x), lambda x: np.argmax(x),
+        lambda x: str(np.sign(x[0])),
         lambda x: [i.tolist() for i in np.ix_(x > 0)], lambda x: np.array_repr(x), lambda x: len(x),
-        lambda x: [i.tolist() for i in np.unique(x, return_inverse=True)[1:]], lambda x: np.result_type(x, np.float32),
+        lambda x: [i.tolist() for i in np.unique(x, return_inverse=True)[1:]],
+        lambda x: np.result_type(x, np.float32),
         lambda x: np.count_nonzero(x), lambda x: bool(np.any(x > 1)), lambda x: np.argwhere(x > 0).tolist(),
         lambda x: np.lexsort((x,)).tolist(), lambda x: x.argmin(), lambda x: x.searchsorted(3.0),
         lambda x: np.tril_indices_from(x[:, None])[0].tolist(), lambda x: (x.nbytes, x.itemsize, x.strides),

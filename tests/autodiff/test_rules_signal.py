@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from rule_checks import Case, check_case, check_chunks, check_value, flat, points
 
 import mercer.autodiff as ad
 from mercer.testing import check_derivative
+from rule_checks import Case, check_case, check_chunks, check_value, flat, points
 
 V, A, T = (5,), (3, 4), (2, 3, 4)
 MODES = ("full", "same", "valid")
@@ -25,7 +25,12 @@ INTERP = [
     Case("interp number", lambda x: np.interp(x, NODES, NODES**2), (np.array(0.4),), False),
     Case("interp values", lambda f: np.interp([-3.0, 0.5, 1.0, 4.0], NODES, f), points(V)),
     Case("interp all", lambda x, d, f: np.interp(x, NODES + 0.05 * d, f), points((4,), V, V), False),
-    Case("interp ends", lambda f, e: np.interp([-3.0, 0.5, 4.0] + 0 * e, NODES, f, e, 2 * e), points(V, ()), False),
+    Case(
+        "interp ends",
+        lambda f, e: np.interp([-3.0, 0.5, 4.0] + 0 * e, NODES, f, e, 2 * e),
+        points(V, ()),
+        False,
+    ),
     Case("interp one node", lambda x, f: np.interp(x, [0.123], f), points((4,), (1,)), False),
     Case("interp period", lambda x, f: np.interp(x, NODES, f, period=4.7), points((4,), V), False),
 ]
@@ -47,14 +52,20 @@ DIFFERENCES = [
     Case("gradient spacings", lambda f, h: np.gradient(f, 0.5, h, edge_order=2), points(A, (), low=0.5)),
     Case("gradient points", lambda f, h: np.gradient(f, np.cumsum(h)), points(V, V, low=0.5)),
     Case("gradient points 2", lambda f, h: np.gradient(f, np.cumsum(h), edge_order=2), points(V, V, low=0.5)),
-    Case("gradient even points", lambda f: np.gradient(f, np.arange(5.0), edge_order=2).astype(f.dtype), points(V)),
+    Case(
+        "gradient even points",
+        lambda f: np.gradient(f, np.arange(5.0), edge_order=2).astype(f.dtype),
+        points(V),
+    ),
     Case("gradient plain points", lambda f: np.gradient(f, [0.0, 1, 3], [0.0, 1, 1.5, 2]), points(A), False),
 ]
 COUNTS = [
     Case("bincount", lambda w: np.bincount([0, 3, 1, 3, 3], w).astype(w.dtype), points(V), False),
     Case("bincount long", lambda w: np.bincount([2, 2, 0, 1, 0], w, 6).astype(w.dtype), points(V), False),
     Case("histogram edges", lambda x: np.histogram(x, 4)[1], points(V), False),
-    Case("histogram density", lambda x: np.histogram(x, 4, density=True)[0].astype(x.dtype), points(V), False),
+    Case(
+        "histogram density", lambda x: np.histogram(x, 4, density=True)[0].astype(x.dtype), points(V), False
+    ),
     Case("histogram_bin_edges", lambda x: np.histogram_bin_edges(x, 3), points(V), False),
     Case(
         "histogram weights",
@@ -82,17 +93,32 @@ def test_rule(case):
 F = np.fft
 TRANSFORMS = [
     *(
-        (f"{f.__name__} n={n} axis={axis} {norm}", lambda x, f=f, n=n, axis=axis, norm=norm: f(x, n, axis, norm))
+        (
+            f"{f.__name__} n={n} axis={axis} {norm}",
+            lambda x, f=f, n=n, axis=axis, norm=norm: f(x, n, axis, norm),
+        )
         for f in (F.fft, F.ifft, F.irfft, F.hfft, F.rfft, F.ihfft)
-        for n, axis, norm in ((None, -1, None), (5, 0, "ortho"), (2, 1, "forward"), (6, -1, "backward"), (3, 1, "ortho"))
+        for n, axis, norm in (
+            (None, -1, None),
+            (5, 0, "ortho"),
+            (2, 1, "forward"),
+            (6, -1, "backward"),
+            (3, 1, "ortho"),
+        )
     ),
     *(
-        (f"{f.__name__} s={s} axes={axes} {norm}", lambda x, f=f, s=s, axes=axes, norm=norm: f(x, s, axes, norm))
+        (
+            f"{f.__name__} s={s} axes={axes} {norm}",
+            lambda x, f=f, s=s, axes=axes, norm=norm: f(x, s, axes, norm),
+        )
         for f in (F.fft2, F.ifft2, F.rfft2, F.irfft2)
         for s, axes, norm in ((None, (-2, -1), None), ((4, 2), (0, 1), "ortho"), ((2, 5), (1, 0), "forward"))
     ),
     *(
-        (f"{f.__name__} s={s} axes={axes} {norm}", lambda x, f=f, s=s, axes=axes, norm=norm: f(x, s, axes, norm))
+        (
+            f"{f.__name__} s={s} axes={axes} {norm}",
+            lambda x, f=f, s=s, axes=axes, norm=norm: f(x, s, axes, norm),
+        )
         for f in (F.fftn, F.ifftn, F.rfftn, F.irfftn)
         for s, axes, norm in ((None, None, None), ((4, 3), (-1, 0), "ortho"), (None, (1,), "forward"))
     ),
@@ -156,7 +182,9 @@ def test_parseval():
     np.testing.assert_allclose(gradient, 2 * x, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("call", [lambda x: F.fft(x, 0), lambda x: F.fft(x, norm="odd"), lambda x: F.irfft(x[:1])])
+@pytest.mark.parametrize(
+    "call", [lambda x: F.fft(x, 0), lambda x: F.fft(x, norm="odd"), lambda x: F.irfft(x[:1])]
+)
 def test_bad_arguments_are_refused(call):
     with pytest.raises(ValueError, match=r"Invalid"):
         ad.vjp(call, np.ones(4))
@@ -167,12 +195,18 @@ def test_bad_arguments_are_refused(call):
 
 def test_interpolation_at_a_node_shares_both_slopes():
     nodes, values = np.array([0.0, 1.0, 2.0]), np.array([0.0, 2.0, 8.0])
-    f = lambda x: np.interp(x, nodes, values)
+
+    def f(x):
+        return np.interp(x, nodes, values)
+
     for x, slope in ((0.5, 2.0), (1.0, 4.0), (1.5, 6.0), (0.0, 1.0), (2.0, 3.0), (-1.0, 0.0), (3.0, 0.0)):
         assert ad.grad(f)(x) == slope
         assert ad.jvp(f, (x,), (1.0,)) == (f(x), slope)
+
     # A jump at an end leaves the inner slope's value alone.
-    g = lambda x: np.interp(x, nodes, values, left=-5.0, right=50.0)
+    def g(x):
+        return np.interp(x, nodes, values, left=-5.0, right=50.0)
+
     for x in (0.0, 2.0):
         assert ad.vjp(g, x)[0] == g(x)
     np.testing.assert_array_equal(ad.grad(lambda v: np.interp(1.0, nodes, v))(values), [0.0, 1.0, 0.0])

@@ -246,8 +246,17 @@ def _set(self, index, value):
     self._base_version = base._version
 
 
+def joined(a):
+    """Return nested lists with traced values in them as one traced array."""
+    if not isinstance(a, list | tuple):
+        return a
+    items = [joined(item) for item in a]
+    return np.stack(items) if any(isinstance(item, Traced) for item in items) else a
+
+
 def _assigned(x, index, value):
     """Return x with entries replaced; as in NumPy, ones in front of the value's shape may be too many."""
+    value = joined(value)
     if np.ndim(value) and np.shape(value)[0] == 1:
         region = np.broadcast_to(False, x.shape)[index].ndim
         extra = np.ndim(value) - region
@@ -312,7 +321,7 @@ for _name, _ufunc in {
 # -- methods --------------------------------------------------------------------------------------------
 
 for _name in (
-    "all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "clip", "conj", "conjugate", "cumprod",
+    "all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "clip", "cumprod",
     "cumsum", "diagonal", "dot", "max", "mean", "min", "nonzero", "prod", "put", "ravel", "repeat", "round",
     "searchsorted", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var",
 ):  # fmt: skip
@@ -328,6 +337,7 @@ METHODS["transpose"] = lambda self, *axes: np.transpose(self, (_shape_of(axes) i
 METHODS["flatten"] = lambda self, order="C": np.copy(np.reshape(self, -1, order=order))
 METHODS["copy"] = lambda self, order="C": np.copy(self)
 METHODS["compress"] = lambda self, condition, axis=None, out=None: np.compress(condition, self, axis, out)
+METHODS["conj"] = METHODS["conjugate"] = lambda self: np.conjugate(self)
 METHODS["to_device"] = lambda self, device, /, *, stream=None: self
 METHODS["__array_namespace__"] = lambda self, /, *, api_version=None: np
 METHODS["view"] = lambda self, *args, **kwargs: _refuse("view()", "astype or a copy")

@@ -89,7 +89,8 @@ MODES = {
 }  # fmt: skip
 #: The keyword of each mode that has one for each side of each axis.
 SIDED = {
-    "constant": "constant_values", "linear_ramp": "end_values", "maximum": "stat_length", "minimum": "stat_length",
+    "constant": "constant_values", "linear_ramp": "end_values", "maximum": "stat_length",
+    "minimum": "stat_length",
     "mean": "stat_length", "median": "stat_length",
 }  # fmt: skip
 

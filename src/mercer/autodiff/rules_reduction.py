@@ -18,7 +18,8 @@ _NO = np._NoValue
 
 no_derivative(
     np.all, np.any, np.count_nonzero, np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.argsort,
-    np.lexsort, np.argpartition, np.searchsorted, np.digitize, np.nonzero, np.flatnonzero, np.argwhere, np.isin,
+    np.lexsort, np.argpartition, np.searchsorted, np.digitize, np.nonzero, np.flatnonzero, np.argwhere,
+    np.isin,
     np.array_equal, np.array_equiv, np.allclose, np.isclose,
 )  # fmt: skip
 
@@ -196,7 +197,7 @@ def _prod(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_
 
 
 def _recurrence(factor, term):
-    """Return y with y_k = factor_k y_{k−1} + term_k along the last axis, by doubling: exact where factors are 0."""
+    """Return y with y_k = factor_k y_{k−1} + term_k along the last axis, by doubling: exact at zeros."""
     n, reach = np.shape(factor)[-1], 1
     while reach < n:
         term = np.concatenate(

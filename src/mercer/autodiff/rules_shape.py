@@ -8,6 +8,7 @@ import operator
 
 import numpy as np
 
+from mercer.autodiff.array_methods import joined
 from mercer.autodiff.rules import Primitive, composite, no_derivative, unbroadcast
 from mercer.autodiff.trace import CREATION, Traced, plain, stacked
 
@@ -257,7 +258,8 @@ def _created(function):
 
 
 for _function in (
-    np.zeros, np.ones, np.empty, np.arange, np.eye, np.identity, np.tri, np.fromfunction, np.frombuffer, np.fromiter,
+    np.zeros, np.ones, np.empty, np.arange, np.eye, np.identity, np.tri, np.fromfunction, np.frombuffer,
+    np.fromiter,
     np.fromstring, np.genfromtxt, np.loadtxt,
 ):  # fmt: skip
     CREATION[_function] = _created(_function)
@@ -272,16 +274,8 @@ def _full_like_this(like, shape, fill_value, dtype=None, **kwargs):
     return constant(like, np.full(shape, fill_value, dtype))
 
 
-def _joined(a):
-    """Return nested lists with traced values in them as one traced array."""
-    if not isinstance(a, list | tuple):
-        return a
-    items = [_joined(item) for item in a]
-    return np.stack(items) if any(isinstance(item, Traced) for item in items) else a
-
-
 def _array_like_this(like, object, dtype=None, copy=True, ndmin=0, **kwargs):
-    a = _joined(object)
+    a = joined(object)
     if not isinstance(a, Traced):
         return constant(like, np.array(a, dtype=dtype, ndmin=ndmin))
     a = a if dtype is None or np.dtype(dtype) == a.dtype else a.astype(dtype)

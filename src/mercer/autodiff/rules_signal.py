@@ -210,7 +210,7 @@ def _gradient(f, *varargs, axis=None, edge_order=1):
 
 
 def _slopes(f, h, edge_order):
-    """Return the derivative along the last axis: of parabolas through three points, or of lines at the ends."""
+    """Return the derivative along the last axis: of parabolas through three points, lines at ends."""
     uniform = np.ndim(h) == 0
     if uniform:
         inner = (f[..., 2:] - f[..., :-2]) / (2.0 * h)

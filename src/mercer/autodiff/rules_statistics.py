@@ -274,7 +274,7 @@ def _ranks(n, q, method, weights=None, rows=()):
 
 
 def _at_ranks(x, at, dtype):
-    """Return sorted entries (last axis) at fractional ranks of shape (*q, *rows), linear between whole ones."""
+    """Return sorted entries (last axis) at fractional ranks of shape (*q, *rows), linearly between."""
     low = np.clip(np.floor(at), 0, np.shape(x)[-1] - 1).astype(int)
     rest = (at - low).astype(dtype)
     rows = np.indices(low.shape)[low.ndim - (np.ndim(x) - 1) :] if np.ndim(x) > 1 else ()
