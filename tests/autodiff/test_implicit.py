@@ -1,5 +1,8 @@
 """Derivatives of solvers' answers (LINMA 1.8) against closed forms, mpmath, and explicit differentiation."""
 
+import gc
+import weakref
+
 import mpmath
 import numpy as np
 import pytest
@@ -404,6 +407,29 @@ def test_one_factorisation_serves_all(monkeypatch, data):
     made.clear()
     ad.hvp(lambda b: np.sum(solve(A, {**p, "b": b}) ** 2), p["b"], np.ones(SIZE))
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("kind", ["LU", "Krylov"])
+def test_memory_goes_without_the_collector(kind, monkeypatch):
+    kept = []
+    original = getattr(implicit, kind)
+
+    def made(*args):
+        factor = original(*args)
+        kept.append(weakref.ref(factor))
+        return factor
+
+    monkeypatch.setattr(implicit, kind, made)
+    root = ad.implicit_root(tridiagonal, solve_tridiagonal, linear_solver=kind.lower())
+    gc.collect()
+    gc.disable()
+    try:
+        ad.grad(lambda b: np.sum(root(b) ** 2))(np.ones(5))
+        ad.hvp(lambda b: np.sum(root(b) ** 2), np.ones(5), np.ones(5))
+        assert len(kept) == 2
+        assert all(reference() is None for reference in kept)
+    finally:
+        gc.enable()
 
 
 # -- minima -----------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def random_quadratic(rng, n, m, p):
 
 def assert_optimal(solution, P, q, G, h, A, b):
     """The KKT conditions of a convex program are enough."""
-    x, _, y, z = parts(solution)
+    P, (x, _, y, z) = (P + P.T) / 2, parts(solution)
     size = np.max(abs(q)) + np.max(abs(P @ x), initial=0.0)
     np.testing.assert_allclose(P @ x + q + G.T @ z + A.T @ y, 0, atol=1e-12 * size)
     np.testing.assert_allclose(A @ x, b, atol=1e-12 * size)
@@ -54,22 +54,23 @@ def test_large_quadratic_program_against_differences(rng):
     assert_optimal(solution, *data)
     assert 10 < solution.active.sum() < 90
 
-    def loss(*data):
-        return weights @ ad.quadratic_program(*data).x
+    def nearby(*data):
+        """Start from the solution here: its active set is exchanged until the KKT conditions hold."""
+        moved = ad.quadratic_program(*data, solver=lambda *data: (solution.x, solution.y, solution.z))
+        assert_optimal(moved, *data)
+        return weights @ moved.x
 
-    gradients = ad.vjp(loss, *data)[1](1.0)
-    for gradient, i in zip(gradients, range(6), strict=True):
+    gradients = ad.vjp(lambda *data: weights @ ad.quadratic_program(*data).x, *data)[1](1.0)
+    for i, gradient in enumerate(gradients):
         direction = rng.standard_normal(data[i].shape)
         direction = direction / np.linalg.norm(direction)
-        estimates = []
-        for step in (1e-5, 5e-6):
-            moved = [
-                loss(*data[:i], data[i] + sign * step * direction, *data[i + 1 :]) / (2 * sign * step)
-                for sign in (1, -1)
-            ]
-            estimates.append(sum(moved))
-        extrapolated = (4 * estimates[1] - estimates[0]) / 3
-        assert np.sum(gradient * direction) == pytest.approx(extrapolated, rel=1e-6, abs=1e-6)
+
+        def difference(step, i=i, direction=direction):
+            ends = [nearby(*data[:i], data[i] + s * step * direction, *data[i + 1 :]) for s in (1, -1)]
+            return (ends[0] - ends[1]) / (2 * step)
+
+        estimate = (4 * difference(1e-4) - difference(2e-4)) / 3
+        assert np.sum(gradient * direction) == pytest.approx(estimate, rel=1e-6, abs=1e-6)
 
 
 def test_semidefinite_objective_held_by_constraints(rng):
@@ -291,6 +292,15 @@ def test_derivatives_in_bounds():
     np.testing.assert_allclose(tangent.x, [-1.0, 1.0], atol=1e-14)
 
 
+def test_solutions_can_be_pickled():
+    s = ad.linear_program(np.array([-1.0, -2.0]), np.ones((1, 2)), np.ones(1))
+    again = pickle.loads(pickle.dumps(s))
+    np.testing.assert_array_equal(again.x, s.x)
+    np.testing.assert_array_equal(again.active, s.active)
+    assert {"x", "value", "y", "z", "z_lower", "z_upper", "active"} <= set(dir(again))
+    assert repr(again) == "ProgramSolution(x=array([0., 1.]), value=np.float64(-2.0))"
+
+
 # -- where there is no derivative ---------------------------------------------------------------------------
 
 
@@ -401,6 +411,8 @@ def test_misuse_is_named():
         ad.quadratic_program(np.eye(2), np.ones(2), np.eye(2), np.array([1.0, np.inf]))
     with pytest.raises(ValueError, match="bounds must be one"):
         ad.linear_program(np.ones(3), bounds=[(0, 1)] * 2)
+    with pytest.raises(ValueError, match="c is empty"):
+        ad.linear_program(np.zeros(0))
     with pytest.raises(AttributeError, match="x, value, y, z and active, not 'dual'"):
         _ = ad.quadratic_program(np.eye(1), np.ones(1)).dual
 

@@ -59,7 +59,7 @@ class Point:
             if not self._exact(active):
                 return False
             slack, multiplier = self._relative(self.x, self.y, self.z)
-            tol = max(EXACT_TOL, 1e2 * np.finfo(float).eps / self.factor.rcond)
+            tol = min(max(EXACT_TOL, 1e2 * np.finfo(float).eps / self.factor.rcond), SOLVER_TOL)
             inside = np.zeros(len(self.h), bool)
             inside[active] = True
             violated, negative = ~inside & (slack < -tol), inside & (multiplier < -tol)

@@ -224,7 +224,7 @@ class _Rule:
                 "the solver's answer has infinite or NaN entries, it has no derivative"
             )
 
-        def residual(v, args=args):
+        def residual(v):
             return self._residual(space, v, args)
 
         r = residual(w0)
@@ -232,8 +232,9 @@ class _Rule:
         if not depth:
             return w
 
+        # It knows no traced arguments, since a Krylov factor, which the tape keeps, keeps it.
         def fixed_residual(v):
-            return residual(v, fixed)
+            return self._residual(space, v, fixed)
 
         factor = self.factor(fixed_residual, w0, space, fixed)
         check_root(factor, fixed_residual, w0, plain(r), self.rtol)

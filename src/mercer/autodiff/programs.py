@@ -84,6 +84,9 @@ class ProgramSolution:
     def __dir__(self):
         return sorted({*object.__dir__(self), *self._parts})
 
+    def __getstate__(self):
+        return {"_parts": {name: getattr(self, name) for name in self._parts}, "active": self.active}
+
     def __repr__(self):
         return f"ProgramSolution(x={self.x!r}, value={self.value!r})"
 
@@ -259,6 +262,8 @@ def _array(x, ndim, name, shape=None):
     if x.ndim != ndim or (shape is not None and x.shape != shape):
         wanted = shape if shape is not None else "(n,)" if ndim == 1 else "(rows, n)"
         raise ValueError(f"{name} has shape {x.shape}, it must have {wanted}")
+    if name in "qc" and not x.shape[0]:
+        raise ValueError(f"{name} is empty: a program has at least one variable")
     if not np.all(np.isfinite(plain(x))):
         raise ValueError(f"{name} has infinite or NaN entries; leave out constraints that do not bind")
     return x
