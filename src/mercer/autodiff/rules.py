@@ -243,7 +243,7 @@ class Elementwise(Primitive):
                 total = term if total is None else total + term
         if total is not None and np.shape(total) != lead + shape:
             total = np.broadcast_to(total, lead + shape)
-        return total
+        return cast(total, ans)
 
     def pull(self, cotangent, ans, args, kwargs, needed, chunk):
         result = []
