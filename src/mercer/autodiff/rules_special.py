@@ -13,7 +13,7 @@ import numpy as np
 import scipy.special as sp
 
 from mercer.autodiff.errors import NoRuleError, trace_error
-from mercer.autodiff.rules import composite, define, elementwise, no_derivative, scale
+from mercer.autodiff.rules import cast, composite, define, elementwise, no_derivative, scale
 from mercer.autodiff.trace import plain
 from mercer.autodiff.ufunc_methods import shares
 
@@ -84,7 +84,7 @@ polygamma = elementwise(
     name="scipy.special.polygamma",
     handles=sp.polygamma,
 )
-elementwise(sp.psi, lambda ans, x: polygamma(1, x))
+elementwise(sp.psi, lambda ans, x: cast(polygamma(1, x), ans))
 elementwise(sp.gamma, lambda ans, x: ans * sp.psi(x))
 elementwise(sp.rgamma, lambda ans, x: -ans * sp.psi(x))
 elementwise(sp.gammaln, lambda ans, x: sp.psi(x))
@@ -162,8 +162,10 @@ elementwise(sp.entr, lambda ans, x: -np.log(x) - 1)
 
 
 def _log_ratio(x, y):
-    """The logarithm of x / y, accurate where they are near each other."""
-    return np.log1p(np.subtract(x, y) / y)
+    """The logarithm of x / y, accurate where they are near each other, too."""
+    d = np.subtract(x, y) / y
+    near = np.less(np.absolute(plain(d)), 0.5)
+    return np.where(near, np.log1p(np.where(near, d, 0)), np.log(np.true_divide(x, y)))
 
 
 elementwise(
