@@ -8,10 +8,28 @@ What NumPy makes read-only (broadcast arrays, diagonals) sees changes but refuse
 import math
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from mercer.autodiff.errors import TraceValueError, trace_error
 from mercer.autodiff.rules import Primitive, cast, unbroadcast
 from mercer.autodiff.trace import METHODS, PROPERTIES, Traced, adopt, apply, fresh, plain
+
+
+def shape_of(x):
+    """Return the shape of anything, sooner than np.shape does for a traced value."""
+    try:
+        return x.shape
+    except AttributeError:
+        return np.shape(x)
+
+
+def ndim_of(x):
+    """Return the number of axes of anything."""
+    try:
+        return x.ndim
+    except AttributeError:
+        return np.ndim(x)
+
 
 # -- indexing -------------------------------------------------------------------------------------------
 
@@ -65,6 +83,14 @@ def _put(g, index, shape, lead):
         out[_led(index, len(lead))[0] if lead else index] = g
         return out
     size, rows = math.prod(shape), math.prod(lead)
+    if (
+        not lead
+        and size > shape[0]
+        and isinstance(index, np.ndarray)
+        and index.ndim == 1
+        and index.dtype != bool
+    ):
+        return _rows_added(g, index, shape)
     at = _positions(shape, index).ravel()
     g = g.reshape(rows, at.size)
     if at.size < 2 or np.bincount(at).max() == 1:
@@ -74,6 +100,18 @@ def _put(g, index, shape, lead):
         everywhere = (at + size * np.arange(rows)[:, None]).ravel()
         out = _summed(everywhere, g.ravel(), rows * size)
     return out.reshape(*lead, *shape)
+
+
+def _rows_added(g, index, shape):
+    """Return zeros to which rows of g are added: a product with the sparse matrix of the index."""
+    n, m = shape[0], len(index)
+    at = np.where(index < 0, index + n, index)
+    if m < 2 or np.bincount(at).max() == 1:
+        out = np.zeros(shape, g.dtype)
+        out[at] = g
+        return out
+    picks = csc_array((np.ones(m, g.real.dtype), at, np.arange(m + 1)), shape=(n, m))
+    return (picks @ g.reshape(m, -1)).reshape(shape)
 
 
 def _summed(at, g, size):
@@ -93,10 +131,10 @@ scatter = Primitive(
     name="transpose of x[index]",
     jvp=[
         lambda t, ans, g, index, shape, lead: scatter(
-            t, index, shape, np.shape(t)[: np.ndim(t) - np.ndim(g)] + lead
+            t, index, shape, shape_of(t)[: ndim_of(t) - ndim_of(g)] + lead
         )
     ],
-    vjp=[lambda g, ans, x, index, shape, lead: cast(read(g, index, np.ndim(g) - len(shape)), x)],
+    vjp=[lambda g, ans, x, index, shape, lead: cast(read(g, index, ndim_of(g) - len(shape)), x)],
     batched=True,
 )
 
@@ -107,7 +145,7 @@ class Like:
     __slots__ = ("dtype", "ndim", "shape")
 
     def __init__(self, x):
-        self.shape, self.dtype, self.ndim = np.shape(x), x.dtype, np.ndim(x)
+        self.shape, self.dtype, self.ndim = shape_of(x), x.dtype, ndim_of(x)
 
 
 x_like = Like
@@ -119,13 +157,13 @@ def put(g, like, index):
 
 
 def _getitem_vjp(g, ans, x, index):
-    return scatter(g, index, np.shape(x), np.shape(g)[: np.ndim(g) - np.ndim(ans)])
+    return scatter(g, index, shape_of(x), shape_of(g)[: ndim_of(g) - ndim_of(ans)])
 
 
 getitem = Primitive(
     lambda x, index: x[index],
     name="x[index]",
-    jvp=[lambda t, ans, x, index: read(t, index, np.ndim(t) - np.ndim(x))],
+    jvp=[lambda t, ans, x, index: read(t, index, ndim_of(t) - ndim_of(x))],
     vjp=[_getitem_vjp],
     batched=True,
 )
@@ -149,13 +187,13 @@ def _written(shape, index):
 
 def write(t, value, index, ans, value_shape):
     """Return ``t`` with ``t[lead, *index] = value``, where value may have the leading axes, too."""
-    n_lead = np.ndim(t) - np.ndim(ans)
+    n_lead = ndim_of(t) - ndim_of(ans)
     if not n_lead:
         return setitem(t, value, index)
     led, first = _led(index, n_lead)
-    if np.ndim(value) > len(value_shape):
-        region = np.broadcast_to(False, np.shape(ans))[index].ndim
-        lead = np.shape(value)[: np.ndim(value) - len(value_shape)]
+    if ndim_of(value) > len(value_shape):
+        region = np.broadcast_to(False, shape_of(ans))[index].ndim
+        lead = shape_of(value)[: ndim_of(value) - len(value_shape)]
         value = np.reshape(value, (*lead, *(1,) * (region - len(value_shape)), *value_shape))
         if first:
             value = np.moveaxis(value, range(n_lead), range(first, first + n_lead))
@@ -167,19 +205,19 @@ def _setitem_jvp(tangents, ans, x, value, index):
     if t is None and tv is None:
         return None
     if t is None:
-        lead = np.shape(tv)[: np.ndim(tv) - np.ndim(value)]
-        t = np.zeros((*lead, *np.shape(ans)), ans.dtype)
-    return write(t, np.zeros((), ans.dtype) if tv is None else tv, index, ans, np.shape(value))
+        lead = shape_of(tv)[: ndim_of(tv) - ndim_of(value)]
+        t = np.zeros((*lead, *shape_of(ans)), ans.dtype)
+    return write(t, np.zeros((), ans.dtype) if tv is None else tv, index, ans, shape_of(value))
 
 
 def _setitem_vjp(g, ans, needed, x, value, index):
     to_x = write(g, np.zeros((), g.dtype), index, ans, ()) if needed[0] else None
     to_value = None
     if needed[1]:
-        n_lead = np.ndim(g) - np.ndim(ans)
+        n_lead = ndim_of(g) - ndim_of(ans)
         to_value = read(g, index, n_lead)
         if not is_basic(index):
-            to_value = np.where(_written(np.shape(ans), index), to_value, np.zeros((), g.dtype))
+            to_value = np.where(_written(shape_of(ans), index), to_value, np.zeros((), g.dtype))
         to_value = unbroadcast(to_value, value, n_lead or None)
     return to_x, to_value, None
 
@@ -257,11 +295,11 @@ def joined(a):
 def _assigned(x, index, value):
     """Return x with entries replaced; as in NumPy, ones in front of the value's shape may be too many."""
     value = joined(value)
-    if np.ndim(value) and np.shape(value)[0] == 1:
+    if ndim_of(value) and shape_of(value)[0] == 1:
         region = np.broadcast_to(False, x.shape)[index].ndim
-        extra = np.ndim(value) - region
-        if extra > 0 and np.shape(value)[:extra] == (1,) * extra:
-            value = np.reshape(value, np.shape(value)[extra:])
+        extra = ndim_of(value) - region
+        if extra > 0 and shape_of(value)[:extra] == (1,) * extra:
+            value = np.reshape(value, shape_of(value)[extra:])
     return apply(setitem, (x, value), {"index": index})
 
 
@@ -277,8 +315,8 @@ def write_into(out, value):
         (out,) = out
     if out is None:
         return value
-    if np.shape(out) != np.shape(value):
-        raise ValueError(f"out has shape {np.shape(out)}, the result {np.shape(value)}")
+    if shape_of(out) != shape_of(value):
+        raise ValueError(f"out has shape {shape_of(out)}, the result {shape_of(value)}")
     if isinstance(value, Traced) and not isinstance(out, Traced):
         raise trace_error(
             "out=",
@@ -302,9 +340,9 @@ def _in_place(ufunc):
             return out
         if not np.can_cast(out.dtype, self.dtype, "same_kind"):
             raise TypeError(f"in-place {ufunc.__name__}: {out.dtype} does not fit into {self.dtype}")
-        if np.shape(out) != self.shape:
+        if shape_of(out) != self.shape:
             raise ValueError(
-                f"in-place {ufunc.__name__}: the result has shape {np.shape(out)}, the array {self.shape}"
+                f"in-place {ufunc.__name__}: the result has shape {shape_of(out)}, the array {self.shape}"
             )
         _set(self, ..., out)
         return self

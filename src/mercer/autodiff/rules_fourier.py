@@ -8,7 +8,7 @@ import operator
 
 import numpy as np
 
-from mercer.autodiff.array_methods import write_into
+from mercer.autodiff.array_methods import ndim_of, shape_of, write_into
 from mercer.autodiff.rules import Primitive, cast, composite, no_derivative
 from mercer.autodiff.rules_shape import normal_axis
 from mercer.autodiff.trace import stacked
@@ -48,7 +48,7 @@ def _real_type(x):
 
 
 def _rfft_vjp(g, ans, x, axis, norm):
-    n = np.shape(x)[axis]
+    n = shape_of(x)[axis]
     return cast(irfft_of(g * _by_frequency(n, axis, _real_type(g), 1, 0.5), n, axis, _OTHER[norm]), x)
 
 
@@ -82,7 +82,7 @@ def _norm(norm):
 
 def _fitted(a, n, axis):
     """Return `a` cut or filled up with zeros to n entries along an axis."""
-    have = np.shape(a)[axis]
+    have = shape_of(a)[axis]
     if n is None or n == have:
         if have < 1:
             raise ValueError(f"Invalid number of data points ({have}) specified.")
@@ -92,7 +92,7 @@ def _fitted(a, n, axis):
         raise ValueError(f"Invalid number of data points ({n}) specified.")
     if n < have:
         return a[(*(slice(None),) * axis, slice(n))]
-    shape = list(np.shape(a))
+    shape = list(shape_of(a))
     shape[axis] = n - have
     return np.concatenate((a, np.zeros(shape, a.dtype)), axis)
 
@@ -100,8 +100,8 @@ def _fitted(a, n, axis):
 def _complex_transform(primitive):
     def transform(a, n=None, axis=-1, norm=None, out=None):
         a = stacked(a)
-        axis = normal_axis(axis, np.ndim(a))
-        return write_into(out, primitive(_fitted(a, n, axis), axis - np.ndim(a), _norm(norm)))
+        axis = normal_axis(axis, ndim_of(a))
+        return write_into(out, primitive(_fitted(a, n, axis), axis - ndim_of(a), _norm(norm)))
 
     return transform
 
@@ -115,19 +115,19 @@ def _rfft(a, n=None, axis=-1, norm=None, out=None):
     a = stacked(a)
     if a.dtype.kind == "c":
         raise TypeError("np.fft.rfft takes real entries; use np.fft.fft")
-    axis = normal_axis(axis, np.ndim(a))
-    return write_into(out, rfft_of(_fitted(a, n, axis), axis - np.ndim(a), _norm(norm)))
+    axis = normal_axis(axis, ndim_of(a))
+    return write_into(out, rfft_of(_fitted(a, n, axis), axis - ndim_of(a), _norm(norm)))
 
 
 @composite(np.fft.irfft)
 def _irfft(a, n=None, axis=-1, norm=None, out=None):
     a = stacked(a)
-    axis = normal_axis(axis, np.ndim(a))
-    n = 2 * (np.shape(a)[axis] - 1) if n is None else operator.index(n)
+    axis = normal_axis(axis, ndim_of(a))
+    n = 2 * (shape_of(a)[axis] - 1) if n is None else operator.index(n)
     if n < 1:
         raise ValueError(f"Invalid number of data points ({n}) specified.")
     a = _fitted(a, n // 2 + 1, axis)
-    return write_into(out, irfft_of(a, n, axis - np.ndim(a), _norm(norm)))
+    return write_into(out, irfft_of(a, n, axis - ndim_of(a), _norm(norm)))
 
 
 @composite(np.fft.hfft)
@@ -143,8 +143,8 @@ def _ihfft(a, n=None, axis=-1, norm=None, out=None):
 def _sizes(a, s, axes):
     """Return the sizes and axes of a transform along several axes, as NumPy reads them."""
     if axes is None:
-        axes = range(-len(s), 0) if s is not None else range(np.ndim(a))
-    axes = [normal_axis(i, np.ndim(a)) for i in axes]
+        axes = range(-len(s), 0) if s is not None else range(ndim_of(a))
+    axes = [normal_axis(i, ndim_of(a)) for i in axes]
     sizes = [None] * len(axes) if s is None else [None if n == -1 else n for n in s]
     if len(sizes) != len(axes):
         raise ValueError("Shape and axes have different lengths.")
@@ -196,8 +196,8 @@ for _two, _n in (
 def _shifted(sign):
     def f(x, axes=None):
         x = stacked(x)
-        axes = tuple(range(np.ndim(x))) if axes is None else axes if np.ndim(axes) else (axes,)
-        shifts = [np.shape(x)[i] // 2 if sign > 0 else -(np.shape(x)[i] // 2) for i in axes]
+        axes = tuple(range(ndim_of(x))) if axes is None else axes if ndim_of(axes) else (axes,)
+        shifts = [shape_of(x)[i] // 2 if sign > 0 else -(shape_of(x)[i] // 2) for i in axes]
         return np.roll(x, shifts, tuple(axes))
 
     return f

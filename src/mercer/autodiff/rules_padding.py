@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from mercer.autodiff.array_methods import ndim_of, shape_of
 from mercer.autodiff.errors import trace_error
 from mercer.autodiff.rules import composite
 from mercer.autodiff.trace import Traced, plain, stacked
@@ -19,13 +20,13 @@ def _pairs(value, ndim):
 
 
 def _edge(x, axis, start, stop):
-    index = [slice(None)] * np.ndim(x)
+    index = [slice(None)] * ndim_of(x)
     index[axis] = slice(start, stop)
     return x[tuple(index)]
 
 
 def _repeated(x, axis, n):
-    shape = list(np.shape(x))
+    shape = list(shape_of(x))
     shape[axis] = n
     return np.broadcast_to(x, shape)
 
@@ -33,19 +34,19 @@ def _repeated(x, axis, n):
 def _ends(x, axis, widths, make):
     """Return x with `make(side)`, of length 1 along the axis, repeated on each side."""
     parts = [_repeated(make(0), axis, widths[0]), x, _repeated(make(1), axis, widths[1])]
-    kept = [p for p in parts if np.shape(p)[axis]]
+    kept = [p for p in parts if shape_of(p)[axis]]
     return np.concatenate(kept, axis, dtype=x.dtype, casting="unsafe") if len(kept) > 1 else kept[0]
 
 
 def _constant(x, axis, widths, constant_values):
-    unit = tuple(1 if i == axis else n for i, n in enumerate(np.shape(x)))
+    unit = tuple(1 if i == axis else n for i, n in enumerate(shape_of(x)))
     return _ends(x, axis, widths, lambda side: np.broadcast_to(constant_values[side], unit))
 
 
 def _statistic(fun):
     def pad(x, axis, widths, stat_length=None):
         def make(side):
-            n = np.shape(x)[axis]
+            n = shape_of(x)[axis]
             length = n if stat_length is None or stat_length[side] is None else min(int(stat_length[side]), n)
             part = _edge(x, axis, 0, length) if side == 0 else _edge(x, axis, n - length, n)
             return fun(part, axis=axis, keepdims=True)
@@ -56,13 +57,13 @@ def _statistic(fun):
 
 
 def _linear_ramp(x, axis, widths, end_values):
-    n = np.shape(x)[axis]
+    n = shape_of(x)[axis]
 
     def ramp(side):
         edge = _edge(x, axis, 0, 1) if side == 0 else _edge(x, axis, n - 1, n)
         steps = np.arange(widths[side])
         part = (steps if side == 0 else steps[::-1]) / max(widths[side], 1)
-        part = part.reshape([-1 if i == axis else 1 for i in range(np.ndim(x))]).astype(x.dtype)
+        part = part.reshape([-1 if i == axis else 1 for i in range(ndim_of(x))]).astype(x.dtype)
         return end_values[side] + (edge - end_values[side]) * part
 
     return np.concatenate((ramp(0), x, ramp(1)), axis, dtype=x.dtype, casting="unsafe")
@@ -72,7 +73,7 @@ def _copied(mode):
     """Modes whose new entries are copies (or, reflected oddly, differences) of old ones."""
 
     def pad(x, axis, widths, reflect_type="even"):
-        n = np.shape(x)[axis]
+        n = shape_of(x)[axis]
         if reflect_type == "odd":
             matrix = np.pad(np.eye(n, dtype=x.dtype), [widths, (0, 0)], mode=mode, reflect_type="odd")
             return np.moveaxis(np.matmul(np.moveaxis(x, axis, -1), matrix.T), -1, axis)
@@ -100,7 +101,7 @@ def _pad(array, pad_width, mode="constant", **kwargs):
     x = stacked(array)
     if not isinstance(mode, str) or mode not in MODES:
         raise trace_error("np.pad", f"mode {mode!r} has no rule", f"use one of {', '.join(MODES)}")
-    ndim = np.ndim(x)
+    ndim = ndim_of(x)
     if not ndim:
         return np.copy(x)
     widths = [(int(b), int(a)) for b, a in _pairs(plain(pad_width), ndim)]

@@ -9,10 +9,10 @@ import warnings
 
 import numpy as np
 
-from mercer.autodiff.array_methods import write_into
+from mercer.autodiff.array_methods import ndim_of, shape_of, write_into
 from mercer.autodiff.rules import Primitive, cast, composite, no_derivative
 from mercer.autodiff.rules_shape import broadcast_shape, normal_axes, normal_axis, reshape_to, transpose_by
-from mercer.autodiff.trace import plain, stacked
+from mercer.autodiff.trace import Traced, plain, stacked
 
 _NO = np._NoValue
 
@@ -26,13 +26,22 @@ no_derivative(
 
 def back_axes(axis, ndim):
     """Return a sorted tuple of axes counted from the back; None means all."""
+    if axis is None:
+        return tuple(range(-ndim, 0))
+    if type(axis) is int and -ndim <= axis < ndim:
+        return (axis - ndim if axis >= 0 else axis,)
     return tuple(a - ndim for a in sorted(normal_axes(axis, ndim)))
 
 
 def spread(g, ans, x, axis, keepdims):
     """Return what has the shape of a reduction with the shape of what was reduced, entries repeated."""
+    if not isinstance(g, Traced):  # memory of its own: it may become a gradient
+        g = np.asarray(g)
+        out = np.empty((*g.shape[: g.ndim - ndim_of(ans)], *shape_of(x)), g.dtype)
+        out[...] = kept(g, ans, x, axis, keepdims)
+        return out
     return broadcast_shape(
-        kept(g, ans, x, axis, keepdims), (*np.shape(g)[: np.ndim(g) - np.ndim(ans)], *np.shape(x))
+        kept(g, ans, x, axis, keepdims), (*shape_of(g)[: ndim_of(g) - ndim_of(ans)], *shape_of(x))
     )
 
 
@@ -40,8 +49,10 @@ def kept(g, ans, x, axis, keepdims=False):
     """Return what has the shape of a reduction with the reduced axes as ones."""
     if keepdims or not axis:
         return g
-    lead = np.shape(g)[: np.ndim(g) - np.ndim(ans)]
-    shape = [1 if i - np.ndim(x) in axis else n for i, n in enumerate(np.shape(x))]
+    lead = shape_of(g)[: ndim_of(g) - ndim_of(ans)]
+    shape = [1 if i - ndim_of(x) in axis else n for i, n in enumerate(shape_of(x))]
+    if isinstance(g, np.ndarray):
+        return g.reshape(*lead, *shape)
     return reshape_to(g, (*lead, *shape))
 
 
@@ -60,7 +71,7 @@ def flag(value, default=False):
 # -- sums -----------------------------------------------------------------------------------------------
 
 sum_of = Primitive(
-    lambda x, axis, keepdims, **kwargs: np.sum(x, axis=axis, keepdims=keepdims, **kwargs),
+    lambda x, axis, keepdims, **kwargs: np.add.reduce(x, axis=axis, keepdims=keepdims, **kwargs),
     jvp=[lambda t, ans, x, axis, keepdims, **kwargs: sum_of(t, axis, keepdims, **kwargs)],
     vjp=[lambda g, ans, x, axis, keepdims, **kwargs: spread(g, ans, x, axis, keepdims)],
     name="np.sum",
@@ -72,7 +83,7 @@ sum_of = Primitive(
 def _sum(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
     a = chosen_only(stacked(a), where)
     kwargs = {} if dtype is None else {"dtype": dtype}
-    total = sum_of(a, back_axes(axis, np.ndim(a)), flag(keepdims), **kwargs)
+    total = sum_of(a, back_axes(axis, ndim_of(a)), flag(keepdims), **kwargs)
     if initial is not _NO:
         total = total + initial
     return write_into(out, total)
@@ -81,8 +92,8 @@ def _sum(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_N
 def count(a, axis, keepdims=False, where=_NO):
     """Return how many entries a reduction takes in (a number, or an array where `where` is one)."""
     if where is _NO or where is True:
-        return math.prod(np.shape(a)[i] for i in normal_axes(axis, np.ndim(a)))
-    return np.sum(np.broadcast_to(plain(where), np.shape(a)), axis=axis, keepdims=keepdims)
+        return math.prod(shape_of(a)[i] for i in normal_axes(axis, ndim_of(a)))
+    return np.sum(np.broadcast_to(plain(where), shape_of(a)), axis=axis, keepdims=keepdims)
 
 
 mean_of = Primitive(
@@ -99,7 +110,7 @@ def _mean(a, axis=None, dtype=None, out=None, keepdims=_NO, *, where=_NO):
     a = stacked(a)
     if where is _NO or where is True:
         kwargs = {} if dtype is None else {"dtype": dtype}
-        return write_into(out, mean_of(a, back_axes(axis, np.ndim(a)), flag(keepdims), **kwargs))
+        return write_into(out, mean_of(a, back_axes(axis, ndim_of(a)), flag(keepdims), **kwargs))
     total = np.sum(a, axis, dtype, None, flag(keepdims), where=where)
     return write_into(out, np.true_divide(total, count(a, axis, flag(keepdims), where)).astype(total.dtype))
 
@@ -110,7 +121,7 @@ def _cumsum(a, axis=None, dtype=None, out=None):
     if axis is None:
         a, axis = np.ravel(a), 0
     kwargs = {} if dtype is None else {"dtype": dtype}
-    return write_into(out, cumsum_of(a, normal_axis(axis, np.ndim(a)) - np.ndim(a), **kwargs))
+    return write_into(out, cumsum_of(a, normal_axis(axis, ndim_of(a)) - ndim_of(a), **kwargs))
 
 
 def _cumsum_vjp(g, ans, x, axis, **kwargs):
@@ -128,7 +139,7 @@ cumsum_of = Primitive(
 
 def _with_one(running, axis, initial):
     """Put an initial value (0 of a sum, 1 of a product) in front of a running sum or product."""
-    shape = list(np.shape(running))
+    shape = list(shape_of(running))
     shape[axis] = 1
     return np.concatenate((np.full(shape, initial, running.dtype), running), axis)
 
@@ -137,7 +148,7 @@ def _running(fun, initial):
     def cumulative(x, /, *, axis=None, dtype=None, out=None, include_initial=False):
         x = stacked(x)
         if axis is None:
-            if np.ndim(x) != 1:
+            if ndim_of(x) != 1:
                 raise ValueError(
                     "For arrays which have more than one dimension ``axis`` argument is required."
                 )
@@ -154,13 +165,18 @@ composite(np.cumulative_prod)(_running(np.cumprod, 1))
 # -- products -------------------------------------------------------------------------------------------
 
 
-def _others(x, ans):
-    """Return the product of all other entries along the last axis: ∂ prod / ∂x_i, exact at zeros."""
+def _well_scaled(ans):
+    """Whether no product is zero, infinite or has lost digits, so that one may divide by a factor."""
     value = np.abs(plain(ans))
     info = np.finfo(value.dtype)
-    if np.all((value > info.tiny / info.eps) & (value < info.max)):
+    return bool(np.all((value > info.tiny / info.eps) & (value < info.max)))
+
+
+def _others(x, ans):
+    """Return the product of all other entries along the last axis: ∂ prod / ∂x_i, exact at zeros."""
+    if _well_scaled(ans):
         return np.expand_dims(ans, -1) / x
-    if np.shape(x)[-1] == 0:
+    if shape_of(x)[-1] == 0:
         return x
     before = _with_one(cumprod_of(x[..., :-1]), -1, 1)
     after = _with_one(cumprod_of(np.flip(x, -1)[..., :-1]), -1, 1)
@@ -178,10 +194,10 @@ prod_of = Primitive(
 
 def flat_axes(a, axis):
     """Return `a` with the axes of a reduction as one, the last, and the shape of a result that keeps them."""
-    axes = normal_axes(axis, np.ndim(a))
-    rest = tuple(i for i in range(np.ndim(a)) if i not in axes)
-    shape = tuple(np.shape(a)[i] for i in rest)
-    if axes != (np.ndim(a) - 1,):
+    axes = normal_axes(axis, ndim_of(a))
+    rest = tuple(i for i in range(ndim_of(a)) if i not in axes)
+    shape = tuple(shape_of(a)[i] for i in rest)
+    if axes != (ndim_of(a) - 1,):
         a = reshape_to(transpose_by(a, (*rest, *axes)), (*shape, count(a, axes)))
     unreduced = iter(shape)
     return a, tuple(1 if i in axes else next(unreduced) for i in range(len(axes) + len(rest)))
@@ -198,7 +214,7 @@ def _prod(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_
 
 def _recurrence(factor, term):
     """Return y with y_k = factor_k y_{k−1} + term_k along the last axis, by doubling: exact at zeros."""
-    n, reach = np.shape(factor)[-1], 1
+    n, reach = shape_of(factor)[-1], 1
     while reach < n:
         term = np.concatenate(
             (term[..., :reach], term[..., reach:] + factor[..., reach:] * term[..., :-reach]), -1
@@ -212,14 +228,18 @@ def _recurrence(factor, term):
 
 def _cumprod_jvp(t, ans, x, **kwargs):
     # d y_k = x_k d y_{k−1} + y_{k−1} d x_k
-    if np.shape(x)[-1] == 0:
+    if _well_scaled(ans):
+        return ans * cumsum_of(t / x, -1)
+    if shape_of(x)[-1] == 0:
         return t
     return _recurrence(x, t * _with_one(ans[..., :-1], -1, 1))
 
 
 def _cumprod_vjp(g, ans, x, **kwargs):
     # h_k = g_k + conj(x_{k+1}) h_{k+1}, and the cotangent of x_k is conj(y_{k−1}) h_k.
-    if np.shape(x)[-1] == 0:
+    if _well_scaled(ans):
+        return cast(np.flip(cumsum_of(np.flip(np.conj(ans) * g, -1), -1), -1) / np.conj(x), x)
+    if shape_of(x)[-1] == 0:
         return g
     factor = np.flip(_with_one(np.flip(x[..., 1:], -1), -1, 1), -1)
     h = np.flip(_recurrence(np.conj(np.flip(factor, -1)), np.flip(g, -1)), -1)
@@ -241,8 +261,8 @@ def _cumprod(a, axis=None, dtype=None, out=None):
     if axis is None:
         a, axis = np.ravel(a), 0
     kwargs = {} if dtype is None else {"dtype": dtype}
-    axis = normal_axis(axis, np.ndim(a))
-    if axis == np.ndim(a) - 1:
+    axis = normal_axis(axis, ndim_of(a))
+    if axis == ndim_of(a) - 1:
         return write_into(out, cumprod_of(a, **kwargs))
     return write_into(out, np.swapaxes(cumprod_of(np.swapaxes(a, axis, -1), **kwargs), axis, -1))
 
@@ -256,7 +276,8 @@ def _shares(x, ans, axis, keepdims):
     ties = np.equal(x, top)
     if np.isnan(top).any():
         ties |= np.isnan(x) & np.isnan(top)
-    return ties / np.maximum(np.sum(ties, axis=axis, keepdims=True), 1).astype(ans.dtype)
+    count = np.count_nonzero(ties, axis=axis, keepdims=True)
+    return ties.astype(ans.dtype) if np.all(count == 1) else ties / np.maximum(count, 1).astype(ans.dtype)
 
 
 def _extremum(fun, name):
@@ -279,13 +300,13 @@ def _extremum(fun, name):
                 raise ValueError(f"{name} with where needs an initial value")
             a = np.where(plain(where), a, np.asarray(plain(initial), a.dtype))
         if initial is _NO:
-            return write_into(out, primitive(a, back_axes(axis, np.ndim(a)), flag(keepdims)))
+            return write_into(out, primitive(a, back_axes(axis, ndim_of(a)), flag(keepdims)))
         return write_into(out, _with_initial(a, axis, keepdims, initial))
 
     def _with_initial(a, axis, keepdims, initial):
         """The initial value takes part as one more entry."""
         flat, shape = flat_axes(a, axis)
-        more = np.broadcast_to(initial, (*np.shape(flat)[:-1], 1))
+        more = np.broadcast_to(initial, (*shape_of(flat)[:-1], 1))
         result = primitive(np.concatenate((flat, more), axis=-1, dtype=a.dtype), (-1,), False)
         return reshape_to(result, shape) if flag(keepdims) else result
 

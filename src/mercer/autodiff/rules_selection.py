@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mercer.autodiff.array_methods import getitem, write_into
+from mercer.autodiff.array_methods import getitem, ndim_of, shape_of, write_into
 from mercer.autodiff.errors import trace_error
 from mercer.autodiff.rules import composite
 from mercer.autodiff.rules_shape import normal_axis
@@ -27,8 +27,8 @@ def _bounded(indices, n, mode):
 def _take(a, indices, axis=None, out=None, mode="raise"):
     if axis is None:
         a, axis = np.ravel(a), 0
-    axis = normal_axis(axis, np.ndim(a))
-    indices = _bounded(indices, np.shape(a)[axis], mode)
+    axis = normal_axis(axis, ndim_of(a))
+    indices = _bounded(indices, shape_of(a)[axis], mode)
     return write_into(out, getitem(a, (*(slice(None),) * axis, indices)))
 
 
@@ -45,15 +45,15 @@ def along(shape, indices, axis):
 def _take_along_axis(arr, indices, axis=-1):
     if axis is None:
         arr, axis, indices = np.ravel(arr), 0, np.ravel(indices)
-    axis = normal_axis(axis, np.ndim(arr))
+    axis = normal_axis(axis, ndim_of(arr))
     return getitem(arr, _along_of(arr, indices, axis))
 
 
 def _along_of(arr, indices, axis):
-    if np.ndim(indices) != np.ndim(arr):
+    if ndim_of(indices) != ndim_of(arr):
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
-    shape = np.shape(arr)
-    lengths = tuple(m if m != 1 or n == 1 else 1 for m, n in zip(np.shape(indices), shape, strict=True))
+    shape = shape_of(arr)
+    lengths = tuple(m if m != 1 or n == 1 else 1 for m, n in zip(shape_of(indices), shape, strict=True))
     full = tuple(n if i != axis else lengths[i] for i, n in enumerate(shape))
     return along(full, np.asarray(plain(indices)), axis)
 
@@ -64,7 +64,7 @@ def _put_along_axis(arr, indices, values, axis):
     if axis is None:
         arr[np.unravel_index(np.ravel(indices), arr.shape)] = values
         return
-    arr[_along_of(arr, indices, normal_axis(axis, np.ndim(arr)))] = values
+    arr[_along_of(arr, indices, normal_axis(axis, ndim_of(arr)))] = values
 
 
 @composite(np.compress)
@@ -102,12 +102,12 @@ def _copyto(dst, src, casting="same_kind", where=True):
 @composite(np.fill_diagonal)
 def _fill_diagonal(a, val, wrap=False):
     _target(a, "np.fill_diagonal")
-    shape = np.shape(a)
+    shape = shape_of(a)
     marks = np.zeros(shape, bool)
     np.fill_diagonal(marks, True, wrap=wrap)
     index = np.nonzero(marks)
     n = len(index[0])
-    a[index] = val if np.ndim(val) == 0 else np.resize(val, n)
+    a[index] = val if ndim_of(val) == 0 else np.resize(val, n)
 
 
 @composite(np.put)
@@ -116,7 +116,7 @@ def _put(a, ind, v, mode="raise"):
     ind = _bounded(ind, a.size, mode)
     n = np.size(ind)
     if n:
-        a[np.unravel_index(np.ravel(ind) % a.size, a.shape)] = v if np.ndim(v) == 0 else np.resize(v, n)
+        a[np.unravel_index(np.ravel(ind) % a.size, a.shape)] = v if ndim_of(v) == 0 else np.resize(v, n)
 
 
 @composite(np.place)

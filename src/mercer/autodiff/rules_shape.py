@@ -8,7 +8,7 @@ import operator
 
 import numpy as np
 
-from mercer.autodiff.array_methods import joined
+from mercer.autodiff.array_methods import joined, ndim_of, shape_of
 from mercer.autodiff.rules import Primitive, composite, no_derivative, unbroadcast
 from mercer.autodiff.trace import CREATION, Traced, plain, stacked
 
@@ -23,7 +23,7 @@ no_derivative(
 
 def lead_of(t, x):
     """Return the leading axes that a tangent has beyond those of its value: () or (chunk,)."""
-    return np.shape(t)[: np.ndim(t) - np.ndim(x)]
+    return shape_of(t)[: ndim_of(t) - ndim_of(x)]
 
 
 def normal_axis(axis, ndim):
@@ -49,8 +49,8 @@ def normal_axes(axes, ndim):
 
 reshape_to = Primitive(
     lambda x, shape: np.reshape(x, shape),
-    jvp=[lambda t, ans, x, shape: reshape_to(t, (*lead_of(t, x), *np.shape(ans)))],
-    vjp=[lambda g, ans, x, shape: reshape_to(g, (*lead_of(g, ans), *np.shape(x)))],
+    jvp=[lambda t, ans, x, shape: reshape_to(t, (*lead_of(t, x), *shape_of(ans)))],
+    vjp=[lambda g, ans, x, shape: reshape_to(g, (*lead_of(g, ans), *shape_of(x)))],
     name="np.reshape",
     batched=True,
     view=True,
@@ -61,7 +61,8 @@ reshape_to = Primitive(
 def _reshape(a, /, shape=None, order="C", *, newshape=None, copy=None):
     """Column order is a reshape of the transpose."""
     shape = newshape if shape is None else shape
-    shape = (shape,) if np.ndim(shape) == 0 else tuple(shape)
+    if type(shape) is not tuple:
+        shape = tuple(shape) if np.iterable(shape) else (shape,)
     if order == "A":
         flags = np.asarray(plain(a)).flags
         order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
@@ -76,7 +77,7 @@ def _reshape(a, /, shape=None, order="C", *, newshape=None, copy=None):
 
 def _order_of(axes, t, x):
     """Return the order of a tangent's axes, the leading one staying in front."""
-    extra = np.ndim(t) - np.ndim(x)
+    extra = ndim_of(t) - ndim_of(x)
     return (*range(extra), *(a + extra for a in axes))
 
 
@@ -92,21 +93,21 @@ transpose_by = Primitive(
 
 def transposed(a):
     """Return `a` with its axes reversed."""
-    return transpose_by(a, tuple(range(np.ndim(a)))[::-1])
+    return transpose_by(a, tuple(range(ndim_of(a)))[::-1])
 
 
 @composite(np.transpose, np.permute_dims)
 def _transpose(a, axes=None):
     if axes is None:
         return transposed(a)
-    if len(axes) != np.ndim(a):
-        raise ValueError(f"axes {axes} do not match an array of shape {np.shape(a)}")
-    return transpose_by(a, normal_axes(tuple(axes), np.ndim(a)))
+    if len(axes) != ndim_of(a):
+        raise ValueError(f"axes {axes} do not match an array of shape {shape_of(a)}")
+    return transpose_by(a, normal_axes(tuple(axes), ndim_of(a)))
 
 
 @composite(np.moveaxis)
 def _moveaxis(a, source, destination):
-    ndim = np.ndim(a)
+    ndim = ndim_of(a)
     source, destination = normal_axes(source, ndim), normal_axes(destination, ndim)
     if len(source) != len(destination):
         raise ValueError("`source` and `destination` arguments must have the same number of elements")
@@ -118,37 +119,37 @@ def _moveaxis(a, source, destination):
 
 @composite(np.rollaxis)
 def _rollaxis(a, axis, start=0):
-    ndim = np.ndim(a)
+    ndim = ndim_of(a)
     axis, start = normal_axis(axis, ndim), start + ndim if start < 0 else start
     return np.moveaxis(a, axis, start - 1 if axis < start else start)
 
 
 @composite(np.swapaxes)
 def _swapaxes(a, axis1, axis2):
-    order = list(range(np.ndim(a)))
+    order = list(range(ndim_of(a)))
     order[axis1], order[axis2] = order[axis2], order[axis1]
     return transpose_by(a, tuple(order))
 
 
 @composite(np.matrix_transpose, np.linalg.matrix_transpose)
 def _matrix_transpose(x):
-    if np.ndim(x) < 2:
-        raise ValueError(f"Input array must be at least 2-dimensional, but it is {np.ndim(x)}")
+    if ndim_of(x) < 2:
+        raise ValueError(f"Input array must be at least 2-dimensional, but it is {ndim_of(x)}")
     return np.swapaxes(x, -1, -2)
 
 
 @composite(np.expand_dims)
 def _expand_dims(a, axis):
     axes = axis if isinstance(axis, tuple | list) else (axis,)
-    ndim = np.ndim(a) + len(axes)
+    ndim = ndim_of(a) + len(axes)
     axes = normal_axes(tuple(axes), ndim)
-    shape = iter(np.shape(a))
+    shape = iter(shape_of(a))
     return reshape_to(a, tuple(1 if i in axes else next(shape) for i in range(ndim)))
 
 
 @composite(np.squeeze)
 def _squeeze(a, axis=None):
-    shape = np.shape(a)
+    shape = shape_of(a)
     if axis is None:
         return reshape_to(a, tuple(n for n in shape if n != 1))
     axes = normal_axes(axis, len(shape))
@@ -164,16 +165,16 @@ def _ravel(a, order="C"):
 
 def _spread_jvp(t, ans, x, shape):
     lead = lead_of(t, x)
-    missing = np.ndim(ans) - np.ndim(x)
+    missing = ndim_of(ans) - ndim_of(x)
     if lead and missing:
-        t = reshape_to(t, (*lead, *(1,) * missing, *np.shape(x)))
-    return broadcast_shape(t, (*lead, *np.shape(ans)))
+        t = reshape_to(t, (*lead, *(1,) * missing, *shape_of(x)))
+    return broadcast_shape(t, (*lead, *shape_of(ans)))
 
 
 broadcast_shape = Primitive(
     lambda x, shape: np.broadcast_to(x, shape),
     jvp=[_spread_jvp],
-    vjp=[lambda g, ans, x, shape: unbroadcast(g, x, (np.ndim(g) - np.ndim(ans)) or None)],
+    vjp=[lambda g, ans, x, shape: unbroadcast(g, x, (ndim_of(g) - ndim_of(ans)) or None)],
     name="np.broadcast_to",
     batched=True,
     view=True,
@@ -182,21 +183,19 @@ broadcast_shape = Primitive(
 
 @composite(np.broadcast_to)
 def _broadcast_to(array, shape, subok=False):
-    return broadcast_shape(array, (shape,) if np.ndim(shape) == 0 else tuple(shape))
+    return broadcast_shape(array, tuple(shape) if np.iterable(shape) else (shape,))
 
 
 @composite(np.broadcast_arrays)
 def _broadcast_arrays(*args, subok=False):
     args = [stacked(a) for a in args]
-    shape = np.broadcast_shapes(*(np.shape(a) for a in args))
-    return tuple(a if np.shape(a) == shape else np.broadcast_to(a, shape) for a in args)
+    shape = np.broadcast_shapes(*(shape_of(a) for a in args))
+    return tuple(a if shape_of(a) == shape else np.broadcast_to(a, shape) for a in args)
 
 
-def _at_least(ndim, shape_of):
+def _at_least(ndim, grown):
     def f(*arys):
-        result = [
-            np.reshape(a, shape_of(np.shape(a))) if np.ndim(a) < ndim else a for a in map(stacked, arys)
-        ]
+        result = [np.reshape(a, grown(shape_of(a))) if ndim_of(a) < ndim else a for a in map(stacked, arys)]
         return result[0] if len(result) == 1 else tuple(result)
 
     return f
@@ -279,8 +278,8 @@ def _array_like_this(like, object, dtype=None, copy=True, ndmin=0, **kwargs):
     if not isinstance(a, Traced):
         return constant(like, np.array(a, dtype=dtype, ndmin=ndmin))
     a = a if dtype is None or np.dtype(dtype) == a.dtype else a.astype(dtype)
-    if np.ndim(a) < ndmin:
-        a = np.reshape(a, (1,) * (ndmin - np.ndim(a)) + np.shape(a))
+    if ndim_of(a) < ndmin:
+        a = np.reshape(a, (1,) * (ndmin - ndim_of(a)) + shape_of(a))
     return np.copy(a) if copy and a is object else a
 
 
@@ -319,7 +318,7 @@ embed_diagonal = Primitive(
 diagonal_of = Primitive(
     lambda x, offset: np.diagonal(x, offset, -2, -1),
     jvp=[lambda t, ans, x, offset: diagonal_of(t, offset)],
-    vjp=[lambda g, ans, x, offset: embed_diagonal(g, np.shape(x)[-2:], offset)],
+    vjp=[lambda g, ans, x, offset: embed_diagonal(g, shape_of(x)[-2:], offset)],
     name="np.diagonal",
     batched=True,
     view=True,
@@ -328,7 +327,7 @@ diagonal_of = Primitive(
 
 @composite(np.diagonal)
 def _diagonal(a, offset=0, axis1=0, axis2=1):
-    ndim = np.ndim(a)
+    ndim = ndim_of(a)
     if ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")
     axis1, axis2 = normal_axis(axis1, ndim), normal_axis(axis2, ndim)
@@ -345,11 +344,11 @@ def _linalg_diagonal(x, /, *, offset=0):
 
 @composite(np.diag)
 def _diag(v, k=0):
-    if np.ndim(v) == 2:
+    if ndim_of(v) == 2:
         return np.diagonal(v, k)
-    if np.ndim(v) != 1:
+    if ndim_of(v) != 1:
         raise ValueError("Input must be 1- or 2-d.")
-    n = np.shape(v)[0] + abs(k)
+    n = shape_of(v)[0] + abs(k)
     return embed_diagonal(v, (n, n), k)
 
 
@@ -360,7 +359,7 @@ def _diagflat(v, k=0):
 
 def _triangle(m, keep):
     m = stacked(m)
-    shape = np.shape(m)[-2:]
+    shape = shape_of(m)[-2:]
     return np.where(keep(shape * 2 if len(shape) == 1 else shape), m, np.zeros(1, m.dtype))
 
 

@@ -4,7 +4,7 @@ import operator
 
 import numpy as np
 
-from mercer.autodiff.array_methods import put
+from mercer.autodiff.array_methods import ndim_of, put, shape_of
 from mercer.autodiff.rules import Primitive, cast, composite
 from mercer.autodiff.rules_shape import normal_axes, normal_axis
 from mercer.autodiff.trace import Traced, plain, stacked
@@ -14,7 +14,7 @@ from mercer.autodiff.trace import Traced, plain, stacked
 
 def _correlated(g, v, n):
     """The transpose of the full convolution with v, onto n entries."""
-    m = np.shape(v)[0]
+    m = shape_of(v)[0]
     return convolve_of(g, np.conj(np.flip(v, 0)))[m - 1 : m - 1 + n]
 
 
@@ -22,8 +22,8 @@ convolve_of = Primitive(
     lambda a, v: np.convolve(a, v),
     jvp=[lambda t, ans, a, v: convolve_of(t, v), lambda t, ans, a, v: convolve_of(a, t)],
     vjp=[
-        lambda g, ans, a, v: cast(_correlated(g, v, np.shape(a)[0]), a),
-        lambda g, ans, a, v: cast(_correlated(g, a, np.shape(v)[0]), v),
+        lambda g, ans, a, v: cast(_correlated(g, v, shape_of(a)[0]), a),
+        lambda g, ans, a, v: cast(_correlated(g, a, shape_of(v)[0]), v),
     ],
     name="np.convolve",
 )
@@ -32,7 +32,7 @@ convolve_of = Primitive(
 @composite(np.convolve)
 def _convolve(a, v, mode="full"):
     a, v = np.atleast_1d(stacked(a)), np.atleast_1d(stacked(v))
-    n, m = np.shape(a)[0], np.shape(v)[0]
+    n, m = shape_of(a)[0], shape_of(v)[0]
     if not n or not m:
         raise ValueError(f"{'a' if not n else 'v'} cannot be empty")
     if m > n:
@@ -50,7 +50,7 @@ def _convolve(a, v, mode="full"):
 @composite(np.correlate)
 def _correlate(a, v, mode="valid"):
     a, v = np.atleast_1d(stacked(a)), np.atleast_1d(stacked(v))
-    if np.shape(v)[0] > np.shape(a)[0] and mode != "full":
+    if shape_of(v)[0] > shape_of(a)[0] and mode != "full":
         return np.flip(np.conj(np.correlate(v, a, mode)), 0)
     return np.convolve(a, np.conj(np.flip(v, 0)), mode)
 
@@ -80,7 +80,7 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
         result = np.where(smooth, 0.5 * result + 0.5 * before, result)
         ends = np.equal(nodes[-1], value) & ~smooth
         result = np.where(ends, fp[-1], result) if np.any(ends) else result
-    return result[()] if np.ndim(result) == 0 else result
+    return result[()] if ndim_of(result) == 0 else result
 
 
 def _double(a):
@@ -95,7 +95,7 @@ def _double(a):
 def _between(x, xp, fp, after, left, right, n):
     """Return the linear function of the interval in front of node `after`, or the value outside."""
     if n == 1:
-        inside = np.broadcast_to(fp[0], np.shape(x))
+        inside = np.broadcast_to(fp[0], shape_of(x))
     else:
         i = np.clip(after - 1, 0, n - 2)
         x0, f0 = xp[i], fp[i]
@@ -129,7 +129,7 @@ def _diff(a, n=1, axis=-1, prepend=np._NoValue, append=np._NoValue):
         raise ValueError(f"order must be non-negative but got {n!r}")
     if n == 0:
         return a
-    axis = normal_axis(axis, np.ndim(a))
+    axis = normal_axis(axis, ndim_of(a))
     more = [_edge(prepend, a, axis), a, _edge(append, a, axis)]
     more = [part for part in more if part is not None]
     if len(more) > 1:
@@ -145,7 +145,7 @@ def _edge(value, a, axis):
     value = stacked(value)
     return (
         value
-        if np.ndim(value)
+        if ndim_of(value)
         else np.broadcast_to(value, [1 if i == axis else n for i, n in enumerate(a.shape)])
     )
 
@@ -160,12 +160,12 @@ def _ediff1d(ary, to_end=None, to_begin=None):
 @composite(np.trapezoid)
 def _trapezoid(y, x=None, dx=1.0, axis=-1):
     y = stacked(y)
-    axis = normal_axis(axis, np.ndim(y))
+    axis = normal_axis(axis, ndim_of(y))
     if x is not None:
         x = stacked(x)
-        dx = np.diff(x, axis=axis if np.ndim(x) > 1 else -1)
-        if np.ndim(x) == 1:
-            dx = np.reshape(dx, [-1 if i == axis else 1 for i in range(np.ndim(y))])
+        dx = np.diff(x, axis=axis if ndim_of(x) > 1 else -1)
+        if ndim_of(x) == 1:
+            dx = np.reshape(dx, [-1 if i == axis else 1 for i in range(ndim_of(y))])
     return np.sum(dx * (y[_along(axis, slice(1, None))] + y[_along(axis, slice(None, -1))]) / 2.0, axis)
 
 
@@ -173,17 +173,17 @@ def _spacings(f, varargs, axes):
     """Return a number or an array of differences for each axis."""
     if len(varargs) == 0:
         return [1.0] * len(axes)
-    if len(varargs) == 1 and np.ndim(varargs[0]) == 0:
+    if len(varargs) == 1 and ndim_of(varargs[0]) == 0:
         return [varargs[0]] * len(axes)
     if len(varargs) != len(axes):
         raise TypeError("invalid number of arguments")
     spacings = []
     for given, axis in zip(varargs, axes, strict=True):
         given = stacked(given)
-        if np.ndim(given) == 0:
+        if ndim_of(given) == 0:
             spacings.append(given)
             continue
-        if np.shape(given) != (np.shape(f)[axis],):
+        if shape_of(given) != (shape_of(f)[axis],):
             raise ValueError("distances must match the length of the corresponding dimension")
         spacings.append(np.diff(given))
     return spacings
@@ -195,10 +195,10 @@ def _gradient(f, *varargs, axis=None, edge_order=1):
     f = f if isinstance(f, Traced) else np.asarray(f)
     if edge_order not in (1, 2):
         raise ValueError("'edge_order' greater than 2 not supported")
-    axes = normal_axes(axis, np.ndim(f))
+    axes = normal_axes(axis, ndim_of(f))
     results = []
     for ax, h in zip(axes, _spacings(f, varargs, axes), strict=True):
-        if np.shape(f)[ax] < edge_order + 1:
+        if shape_of(f)[ax] < edge_order + 1:
             raise ValueError(
                 "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) "
                 "elements are required."
@@ -211,7 +211,7 @@ def _gradient(f, *varargs, axis=None, edge_order=1):
 
 def _slopes(f, h, edge_order):
     """Return the derivative along the last axis: of parabolas through three points, lines at ends."""
-    uniform = np.ndim(h) == 0
+    uniform = ndim_of(h) == 0
     if uniform:
         inner = (f[..., 2:] - f[..., :-2]) / (2.0 * h)
         first = last = (h, h)
@@ -264,7 +264,7 @@ class _Sized:
 def _histogram_bin_edges(a, bins=10, range=None, weights=None):
     """Edges that come from the least and the largest entry move with them."""
     a = stacked(a)
-    if np.ndim(bins) == 1:
+    if ndim_of(bins) == 1:
         return stacked(bins)
     value = plain(a)
     edges = np.histogram_bin_edges(value, bins, range, plain(weights))
@@ -278,7 +278,7 @@ def _histogram_bin_edges(a, bins=10, range=None, weights=None):
 @composite(np.histogram)
 def _histogram(a, bins=10, range=None, density=None, weights=None):
     """Counts have no derivative; traced weights and edges do."""
-    a, bins = stacked(a), bins if np.ndim(bins) == 0 else stacked(bins)
+    a, bins = stacked(a), bins if ndim_of(bins) == 0 else stacked(bins)
     edges = np.histogram_bin_edges(a, bins, range, weights)
     counts, _ = np.histogram(plain(a), plain(bins), range, None, plain(weights))
     if isinstance(weights, Traced):
@@ -298,21 +298,21 @@ def _histogram(a, bins=10, range=None, density=None, weights=None):
 @composite(np.apply_along_axis)
 def _apply_along_axis(func1d, axis, arr, *args, **kwargs):
     arr = stacked(arr)
-    axis = normal_axis(axis, np.ndim(arr))
+    axis = normal_axis(axis, ndim_of(arr))
     moved = np.moveaxis(arr, axis, -1)
-    rest = np.shape(moved)[:-1]
+    rest = shape_of(moved)[:-1]
     results = [stacked(func1d(moved[i], *args, **kwargs)) for i in np.ndindex(rest)]
     if not results:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
-    joined = np.reshape(np.stack(results), (*rest, *np.shape(results[0])))
-    extra = np.ndim(results[0])
+    joined = np.reshape(np.stack(results), (*rest, *shape_of(results[0])))
+    extra = ndim_of(results[0])
     return np.moveaxis(joined, range(len(rest), len(rest) + extra), range(axis, axis + extra))
 
 
 @composite(np.apply_over_axes)
 def _apply_over_axes(func, a, axes):
-    for axis in axes if np.ndim(axes) else (axes,):
+    for axis in axes if ndim_of(axes) else (axes,):
         axis = operator.index(axis)
         result = func(a, axis)
-        a = result if np.ndim(result) == np.ndim(a) else np.expand_dims(result, axis)
+        a = result if ndim_of(result) == ndim_of(a) else np.expand_dims(result, axis)
     return a

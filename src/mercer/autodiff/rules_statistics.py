@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from mercer.autodiff.array_methods import write_into
+from mercer.autodiff.array_methods import ndim_of, shape_of, write_into
 from mercer.autodiff.errors import trace_error
 from mercer.autodiff.rules import Primitive, cast, composite
 from mercer.autodiff.rules_reduction import (
@@ -116,7 +116,7 @@ def _spread_of(primitive, finish):
             a = a.astype(dtype)
         plainly = (where is _NO or where is True) and mean is _NO
         if plainly:
-            return write_into(out, primitive(a, back_axes(axis, np.ndim(a)), flag(keepdims), ddof))
+            return write_into(out, primitive(a, back_axes(axis, ndim_of(a)), flag(keepdims), ddof))
         if mean is _NO:
             mean = np.mean(a, axis, keepdims=True, where=where)
             d = _without_rounding(a - mean, plain(a), axis, where)
@@ -155,27 +155,27 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=_NO):
     a, keepdims = stacked(a), flag(keepdims)
     if weights is None:
         average = np.mean(a, axis, keepdims=keepdims)
-        total = np.full(np.shape(average), float(count(a, axis)))
+        total = np.full(shape_of(average), float(count(a, axis)))
     else:
         weights = _weights_of(stacked(weights), a, axis)
         total = np.sum(weights, axis, keepdims=keepdims)
         if np.any(np.equal(plain(total), 0.0)):
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
         average = np.sum(np.multiply(a, weights), axis, keepdims=keepdims) / total
-    return (average, np.broadcast_to(total, np.shape(average))) if returned else average
+    return (average, np.broadcast_to(total, shape_of(average))) if returned else average
 
 
 def _weights_of(weights, a, axis):
     """Return weights with the axes of what they weigh."""
-    if np.shape(weights) == np.shape(a):
+    if shape_of(weights) == shape_of(a):
         return weights
     if axis is None:
         raise TypeError("Axis must be specified when shapes of a and weights differ.")
-    axes = normal_axes(axis, np.ndim(a))
-    if np.shape(weights) != tuple(np.shape(a)[i] for i in axes):
+    axes = normal_axes(axis, ndim_of(a))
+    if shape_of(weights) != tuple(shape_of(a)[i] for i in axes):
         raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
     weights = np.transpose(weights, np.argsort(axes))
-    return reshape_to(weights, tuple(n if i in axes else 1 for i, n in enumerate(np.shape(a))))
+    return reshape_to(weights, tuple(n if i in axes else 1 for i, n in enumerate(shape_of(a))))
 
 
 @composite(np.cov)
@@ -190,7 +190,7 @@ def _cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=
     if aweights is not None:
         w = aweights if w is None else w * aweights
     if w is None:
-        X, fact, weighted = X - np.mean(X, 1, keepdims=True), np.shape(X)[1] - ddof, None
+        X, fact, weighted = X - np.mean(X, 1, keepdims=True), shape_of(X)[1] - ddof, None
     else:
         total = np.sum(w)
         X = X - (np.sum(X * w, 1) / total)[:, None]
@@ -202,13 +202,13 @@ def _cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=
 
 def _variables(m, rowvar):
     m = np.atleast_2d(stacked(m))
-    return np.transpose(m) if not rowvar and np.shape(m)[0] != 1 else m
+    return np.transpose(m) if not rowvar and shape_of(m)[0] != 1 else m
 
 
 @composite(np.corrcoef)
 def _corrcoef(x, y=None, rowvar=True, *, dtype=None):
     c = np.cov(x, y, rowvar, dtype=dtype)
-    if np.ndim(c) == 0:
+    if ndim_of(c) == 0:
         return c / c
     std = np.sqrt(np.real(np.diag(c)))
     c = c / std[:, None] / std[None, :]
@@ -228,7 +228,18 @@ def _sort(a, axis=-1, kind=None, order=None, *, stable=None):
     a = stacked(a)
     if axis is None:
         a, axis = np.ravel(a), 0
-    return np.take_along_axis(a, np.argsort(plain(a), axis=axis, kind="stable"), axis)
+    return np.take_along_axis(a, stable_order(plain(a), axis), axis)
+
+
+def stable_order(value, axis):
+    """Return the stable order of entries; faster sorts find the same where none are equal."""
+    if value.size < 64:
+        return np.argsort(value, axis=axis, kind="stable")
+    order = np.argsort(value, axis=axis)
+    ranked = np.moveaxis(np.take_along_axis(value, order, axis), axis, -1)
+    if np.all(ranked[..., 1:] > ranked[..., :-1]):
+        return order
+    return np.argsort(value, axis=axis, kind="stable")
 
 
 @composite(np.sort_complex)
@@ -262,7 +273,7 @@ def _finished(result, shape, spoiled, keepdims, out, lead=()):
 @composite(np.median)
 def _median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
     x, shape, spoiled = _ranked(a, axis)
-    n = np.shape(x)[-1]
+    n = shape_of(x)[-1]
     middle = x[..., n // 2] if n % 2 else np.mean(x[..., n // 2 - 1 : n // 2 + 1], -1)
     return _finished(middle, shape, spoiled, keepdims, out)
 
@@ -275,13 +286,13 @@ def _ranks(n, q, method, weights=None, rows=()):
 
 def _at_ranks(x, at, dtype):
     """Return sorted entries (last axis) at fractional ranks of shape (*q, *rows), linearly between."""
-    low = np.clip(np.floor(at), 0, np.shape(x)[-1] - 1).astype(int)
+    low = np.clip(np.floor(at), 0, shape_of(x)[-1] - 1).astype(int)
     rest = (at - low).astype(dtype)
-    rows = np.indices(low.shape)[low.ndim - (np.ndim(x) - 1) :] if np.ndim(x) > 1 else ()
+    rows = np.indices(low.shape)[low.ndim - (ndim_of(x) - 1) :] if ndim_of(x) > 1 else ()
     first = x[(*rows, low)]
     if not np.any(rest):
         return first if first.dtype == dtype else first.astype(dtype)
-    second = x[(*rows, np.minimum(low + 1, np.shape(x)[-1] - 1))]
+    second = x[(*rows, np.minimum(low + 1, shape_of(x)[-1] - 1))]
     between = np.where(rest > 0, second - first, np.zeros((), x.dtype))
     return (
         first + rest * between
@@ -297,19 +308,19 @@ def _quantile_of(fun, x, q, axis, out, method, keepdims, weights):
         )
     a = stacked(x)
     if np.size(a) == 0 or a.dtype.kind != "f":
-        raise trace_error("np.quantile", f"an array of shape {np.shape(a)}, {a.dtype}", "pass real entries")
+        raise trace_error("np.quantile", f"an array of shape {shape_of(a)}, {a.dtype}", "pass real entries")
     dtype = fun(np.zeros(2, a.dtype), q, method=method).dtype
     q = np.asanyarray(q if fun is np.quantile else np.true_divide(q, 100))
     x, shape, spoiled = _ranked(a, axis)
-    rows = np.shape(x)[:-1]
+    rows = shape_of(x)[:-1]
     if weights is None:
-        at = _ranks(np.shape(x)[-1], q, method)
+        at = _ranks(shape_of(x)[-1], q, method)
         at = np.broadcast_to(np.reshape(at, q.shape + (1,) * len(rows)), q.shape + rows)
     else:
-        w = np.broadcast_to(_weights_of(np.asarray(weights), a, axis), np.shape(a))
+        w = np.broadcast_to(_weights_of(np.asarray(weights), a, axis), shape_of(a))
         order = np.argsort(plain(flat_axes(a, axis)[0]), axis=-1, kind="stable")
         w = np.take_along_axis(flat_axes(w, axis)[0], order, -1)
-        at = _ranks(np.shape(x)[-1], q, method, w, rows)
+        at = _ranks(shape_of(x)[-1], q, method, w, rows)
     return _finished(_at_ranks(x, at, dtype), shape, spoiled, keepdims, out, q.shape)
 
 
@@ -337,14 +348,14 @@ def _by_rows(fun):
         if not missing.any():
             return fun(a, *q, axis=axis, out=out, keepdims=keepdims, **kwargs)
         x, shape = flat_axes(a, axis)
-        rows = reshape_to(x, (-1, np.shape(x)[-1]))
+        rows = reshape_to(x, (-1, shape_of(x)[-1]))
         keep = ~np.isnan(plain(rows))
         results = []
         for i in range(len(keep)):
             row = rows[i][keep[i]] if keep[i].any() else rows[i]
             results.append(fun(row, *q, **kwargs))
-        lead = np.shape(q[0]) if q else ()
-        joined = np.reshape(np.stack(results, -1), (*lead, *(shape if keepdims else np.shape(x)[:-1])))
+        lead = shape_of(q[0]) if q else ()
+        joined = np.reshape(np.stack(results, -1), (*lead, *(shape if keepdims else shape_of(x)[:-1])))
         return write_into(out, joined)
 
     return f
