@@ -35,7 +35,7 @@ _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 plain_hooks = []
 
 #: What automatic differentiation, once imported, computes in place of a kernel or solver of traced values:
-#: "matrix", "diag", "gram", "product", "solve"; and "refused", the error for what cannot be traced.
+#: "matrix", "diag", "gram", "product", "solve", "inverse_diagonal"; and "refused", the error for others.
 trace_hooks = {}
 
 

@@ -477,6 +477,29 @@ def test_a_kernel_is_gone_with_its_last_name():
         gc.enable()
 
 
+def test_nothing_waits_for_the_cycle_collector():
+    def f(u):
+        k = u[0] * RBF(u[1])
+        a = ridge(k(X0), Y0, u[2])
+        return np.sum(ridge_loo(k(X0), Y0, u[2]) ** 2) + a @ (k.gram(X0) @ a) + np.sum(k.diag(X0))
+
+    u = np.array([1.0, 0.5, 0.1])
+    derivatives = [
+        lambda: ad.grad(f)(u),
+        lambda: ad.jvp(f, (u,), (u,)),
+        *(lambda mode=mode: ad.hvp(f, u, u, mode=mode) for mode in MODES),
+    ]
+    for derivative in derivatives:
+        derivative()
+        gc.collect()
+        gc.disable()
+        try:
+            derivative()
+            assert gc.collect() == 0
+        finally:
+            gc.enable()
+
+
 # -- what cannot be followed ----------------------------------------------------------------------------
 
 X0 = np.array([[0.0, 1.0], [2.0, 0.5], [1.0, 1.0]])

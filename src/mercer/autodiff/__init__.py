@@ -23,6 +23,7 @@ from mercer.autodiff import (  # noqa: F401
     rules_padding,
     rules_products,
     rules_reduction,
+    rules_ridge,
     rules_selection,
     rules_shape,
     rules_signal,

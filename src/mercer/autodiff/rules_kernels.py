@@ -1,7 +1,7 @@
 """Rules of kernels: where `mercer.kernels` and automatic differentiation meet.
 
-``k(X, Z)``, ``k.diag(X)``, ``k.gram(X, Z) @ V`` and the solutions of kernel ridge regression are primitives.
-A kernel's own derivatives compute their rules: the pushforward, the pullback, and the two of second order.
+``k(X, Z)``, ``k.diag(X)`` and ``k.gram(X, Z) @ V`` are primitives. A kernel's own derivatives compute their
+rules (``kernel_forms``): the pushforward, the pullback, and the two of second order.
 
 Two primitives say it all. With p the traced samples and hyperparameters and L what is taken of the matrix
 (all of it, its diagonal, or its product with V),
@@ -16,29 +16,21 @@ second order in every nesting of the modes.
 The kernels reach what is registered here through the hooks of `mercer._arrays`.
 """
 
-from functools import cached_property
-
 import numpy as np
 
-from mercer._arrays import check_output, plain_hooks, trace_hooks
+from mercer._arrays import plain_hooks, trace_hooks
 from mercer.autodiff.errors import NoRuleError, trace_error
+from mercer.autodiff.kernel_forms import SIDES, Diagonal, Matrix, Point, Product
 from mercer.autodiff.rules import Primitive, cast
 from mercer.autodiff.trace import Traced, plain
 from mercer.gram import Gram
-from mercer.kernels import derivatives
 from mercer.kernels.base import Kernel
-from mercer.kernels.bilinear import diag_second_push, second_pushforward
-from mercer.kernels.diag import diag_pull, diag_pull_push, diag_push
-from mercer.kernels.prepared import dtype_of, n_rows, take_rows, typed_diagonal
+from mercer.kernels.prepared import take_rows
 
 __all__ = ["TracedGram"]
 
-# Entries of the strip of rows by which the derivative of a product is formed.
-_STRIP_ENTRIES = 2**20
-_SIDES = {"X": "Z", "Z": "X"}
 
-
-# -- where a kernel is differentiated -------------------------------------------------------------------
+# -- plain values ---------------------------------------------------------------------------------------
 
 
 def _plain_kernel(kernel):
@@ -61,158 +53,6 @@ def _plain(value):
     if isinstance(value, Kernel):
         return _plain_kernel(value)
     return value.plain() if isinstance(value, TracedGram) else NotImplemented
-
-
-class _Point:
-    """What a primitive knows of where it is differentiated, all of it plain.
-
-    Parameters
-    ----------
-    form : type
-        What is taken of the matrix: `_Matrix`, `_Diagonal` or `_Product`.
-    kernel : Kernel
-    X, Z : array_like
-        Z None for the symmetric case.
-    roles : tuple of str
-        What the primitive's first arguments are: "X", "Z", names of hyperparameters.
-    n_threads : int or None
-    """
-
-    def __init__(self, form, kernel, X, Z, roles, n_threads=None):
-        self.form, self.kernel, self.roles, self.n_threads = form, kernel, roles, n_threads
-        self.program, self.X, self.Z = kernel._derivative_inputs(X, Z)
-        self.symmetric = self.Z is None
-        self.shape = n_rows(self.X), n_rows(self.X if self.symmetric else self.Z)
-        self.dtype = np.dtype(dtype_of(self.X))
-        given = {"X": X, "Z": Z, **{h.name: h.value for h in kernel.hyperparameters}}
-        self.like = {role: np.asarray(given[role]) for role in roles}
-
-    @cached_property
-    def turned(self):
-        """The same with rows and columns swapped."""
-        if self.symmetric:
-            return self
-        roles = tuple(_SIDES.get(role, role) for role in self.roles)
-        return _Point(self.form, self.kernel, self.Z, self.X, roles, self.n_threads)
-
-    def direction(self, tangents):
-        """A direction, by role, as (tX, tZ, tparams), the last by path."""
-        tX, tZ = (
-            None if side not in tangents else np.require(tangents[side], np.float64, "A") for side in "XZ"
-        )
-        named = {role: t for role, t in tangents.items() if role not in _SIDES}
-        return tX, tZ, self.kernel._by_path(named)
-
-    def gathered(self, dX, dZ, dparams, wanted):
-        """Gradients for the roles that are wanted, each of its argument's shape and type."""
-        found = {"X": dX, "Z": dZ, **self.kernel._by_name(dparams)}
-        out = []
-        for role in wanted:
-            like, value = self.like[role], found[role]
-            dtype = like.dtype if like.dtype.kind == "f" else np.float64
-            out.append(
-                np.zeros(like.shape, dtype)
-                if value is None
-                else np.asarray(value).astype(dtype, copy=False)[()]
-            )
-        return tuple(out)
-
-
-# -- what is taken of the matrix, evaluated on plain values ---------------------------------------------
-
-
-class _Matrix:
-    """All of K."""
-
-    @staticmethod
-    def along(at, directions):
-        """K, or its derivative along one or two directions, (n, m)."""
-        if not directions:
-            return at.kernel(at.X, at.Z, n_threads=at.n_threads)
-        check_output(*at.shape, at.dtype)
-        return _strip(at, directions, slice(None), at.dtype)
-
-    @staticmethod
-    def gradient(at, directions, wanted, G):
-        """Gradient of ⟨G, K⟩, or its derivative along a direction."""
-        return _pulled(at, directions, wanted, np.require(G, np.float64, "A"))
-
-
-class _Product:
-    """K @ V, of which no n×m matrix is formed."""
-
-    @staticmethod
-    def along(at, directions, V):
-        """K @ V, or its derivative along one or two directions at fixed V."""
-        dtype = np.result_type(at.dtype, V.dtype, np.float32)
-        if not directions:
-            return Gram(at.kernel, at.X, at.Z, n_threads=at.n_threads).dot(V).astype(dtype, copy=False)
-        n, m = at.shape
-        out = np.empty((n, *V.shape[1:]), dtype)
-        step = max(1, _STRIP_ENTRIES // max(m, 1))
-        for start in range(0, n, step):
-            rows = slice(start, min(n, start + step))
-            out[rows] = _strip(at, directions, rows, np.float64) @ V
-        return out
-
-    @staticmethod
-    def gradient(at, directions, wanted, V, C):
-        """Gradient of ⟨C, K @ V⟩ in the samples and hyperparameters, or its derivative along a direction."""
-        pair = tuple(np.array(a.reshape(len(a), -1), np.float64) for a in (C, V))
-        return _pulled(at, directions, wanted, pair)
-
-
-class _Diagonal:
-    """The entries k(x_i, x_i)."""
-
-    @staticmethod
-    def along(at, directions):
-        """The diagonal, or its derivative along one or two directions, (n,)."""
-        if not directions:
-            return typed_diagonal(at.program, at.X)
-        t = [(tX, tparams) for tX, _, tparams in directions]
-        out = (
-            diag_push(at.program, at.X, *t[0])
-            if len(t) == 1
-            else diag_second_push(at.program, at.X, t[0], t[1])
-        )
-        return out.astype(at.dtype, copy=False)
-
-    @staticmethod
-    def gradient(at, directions, wanted, g):
-        """Gradient of ⟨g, diag K⟩, or its derivative along a direction."""
-        g = np.asarray(g, np.float64)
-        if not directions:
-            dX, dparams = diag_pull(at.program, at.X, g)
-        else:
-            tX, _, tparams = directions[0]
-            dX, dparams = diag_pull_push(at.program, at.X, g, np.zeros_like(g), tX, tparams)
-        return dX, None, dparams
-
-
-def _strip(at, directions, rows, dtype):
-    """Rows of the derivative of K along one or two directions."""
-    X, Z = at.X, at.Z
-    if rows != slice(None):
-        X, Z = take_rows(at.X, rows), at.X if at.symmetric else at.Z
-        directions = [
-            (None if tX is None else tX[rows], tX if at.symmetric else tZ, tparams)
-            for tX, tZ, tparams in directions
-        ]
-    out = np.empty((n_rows(X), at.shape[1]), dtype)
-    if len(directions) == 1:
-        return derivatives.pushforward(at.program, X, Z, *directions[0], out, at.n_threads)
-    return second_pushforward(at.program, X, Z, *directions, out)
-
-
-def _pulled(at, directions, wanted, G):
-    params = any(role not in _SIDES for role in wanted)
-    wanted = derivatives.Wanted("X" in wanted, "Z" in wanted, params)
-    if not directions:
-        return derivatives.pullback(at.program, at.X, at.Z, G, at.n_threads, wanted=wanted)
-    return derivatives.pullback_pushforward(
-        at.program, at.X, at.Z, G, *directions[0], at.n_threads, wanted=wanted
-    )
 
 
 # -- the two primitives ---------------------------------------------------------------------------------
@@ -320,7 +160,7 @@ def _gradients(at, p, directions, linear, need):
 
 def _turned(at, p, directions, C):
     """(L DⁿK)ᵀ C for a product."""
-    turned = [{_SIDES.get(role, role): t for role, t in d.items()} for d in directions]
+    turned = [{SIDES.get(role, role): t for role, t in d.items()} for d in directions]
     if at.symmetric:
         turned = directions
     return _call(along, at.turned, p, turned, [C])
@@ -368,7 +208,7 @@ def _value(form, kernel, X, Z, *linear, n_threads=None):
                     NoRuleError,
                 )
             traced[name] = value
-    at = _Point(form, _plain_kernel(kernel), plain(X), plain(Z), tuple(traced), n_threads)
+    at = Point(form, _plain_kernel(kernel), plain(X), plain(Z), tuple(traced), n_threads)
     return _call(along, at, tuple(traced.values()), [], linear)
 
 
@@ -384,12 +224,12 @@ def _hook(name):
 def _matrix(kernel, X, Z, out=None, n_threads=None):
     if out is not None:
         raise trace_error("k(X, Z, out=…)", "a traced matrix has no memory of its own", "leave out= out")
-    return _value(_Matrix, kernel, X, None if Z is X else Z, n_threads=n_threads)
+    return _value(Matrix, kernel, X, None if Z is X else Z, n_threads=n_threads)
 
 
 @_hook("diag")
 def _diag(kernel, X):
-    return _value(_Diagonal, kernel, X, None)
+    return _value(Diagonal, kernel, X, None)
 
 
 @_hook("product")
@@ -466,7 +306,7 @@ class TracedGram:
             raise ValueError(
                 f"V must hold real numbers, got dtype {V.dtype}; multiply real and imaginary parts apart"
             )
-        return _value(_Product, self.kernel, self.X, self.Z, V, n_threads=self.n_threads)
+        return _value(Product, self.kernel, self.X, self.Z, V, n_threads=self.n_threads)
 
     def __matmul__(self, V):
         """``K @ V``, as `dot`."""
@@ -527,54 +367,3 @@ def _refused(name):
         "differentiate k(X, Z), k.diag(X), k.gram(X, Z) @ V, and for kernel ridge regression "
         "mercer.solvers.ridge(k(X), y, alpha) or ridge_loo; or pass ad.stop_gradient of it",
     )
-
-
-# -- the linear systems of the solvers ------------------------------------------------------------------
-
-
-def _solve_value(A, B, factor):
-    return factor(B)
-
-
-def _half(M):
-    return 0.5 * (M + np.transpose(M))
-
-
-@_hook("solve")
-def solve(A, B, factor):
-    """A⁻¹ B for a symmetric A, of which one factor serves all derivatives.
-
-    Parameters
-    ----------
-    A : array of shape (n, n)
-        Possibly traced.
-    B : array of shape (n, t)
-        Possibly traced.
-    factor : callable
-        B → A⁻¹ B on plain values.
-
-    Returns
-    -------
-    array of shape (n, t)
-
-    Notes
-    -----
-    d(A⁻¹B) = A⁻¹(dB − dA A⁻¹B); the cotangent of A is symmetric, as A is.
-    """
-    return _solve(A, B, factor=factor)
-
-
-def _solve_jvp(tangents, ans, A, B, factor):
-    tA, tB = tangents
-    right = None if tA is None else -(tA @ ans)
-    if tB is not None:
-        right = tB if right is None else tB + right
-    return _solve(A, right, factor=factor)
-
-
-def _solve_vjp(g, ans, needed, A, B, factor):
-    right = _solve(A, g, factor=factor)
-    return [-_half(right @ np.transpose(ans)) if needed[0] else None, right if needed[1] else None]
-
-
-_solve = Primitive(_solve_value, _solve_jvp, _solve_vjp, name="solvers.ridge's linear system")

@@ -420,7 +420,8 @@ def _square(K, keep):
 def ridge(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
     """Dual coefficients of kernel ridge regression for a given kernel matrix.
 
-    Automatic differentiation follows it in K, y, alpha and the weights, by the factor that solved it.
+    Automatic differentiation follows it in K (its gradient is symmetric), y, alpha and the weights, by the
+    factor that solved it.
 
     Parameters
     ----------

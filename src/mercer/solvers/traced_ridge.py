@@ -10,6 +10,7 @@ References: MLR7 (7.31); LN14, kernelised least squares.
 """
 
 import numpy as np
+from scipy.linalg import lapack
 
 from .._arrays import check_samples, check_targets, check_weights, is_traced, plain, trace_hooks
 from .._threads import one_blas_thread
@@ -18,7 +19,7 @@ from .cholesky import factorize
 __all__ = ["traced_loo", "traced_ridge"]
 
 
-def _system(K, y, alpha, sample_weight, check_alpha):
+def _checked(K, y, alpha, sample_weight, check_alpha):
     """K, targets (n, t), α of shape () or (t,), weights or None, and the rows that count or None."""
     K = K.formed() if hasattr(K, "formed") else K
     n = check_samples(plain(K), name="K").shape[0]
@@ -40,26 +41,50 @@ def _system(K, y, alpha, sample_weight, check_alpha):
     return K, Y, alpha, weights, keep
 
 
-def _factored(G):
-    """A function that solves with a symmetric G, whose factor is kept."""
-    values = np.array(plain(G), dtype=np.float64, order="C")
-    with one_blas_thread():
-        factor = factorize(values, 0.0)
+class Factored:
+    """The Cholesky factor and, once asked for, the inverse of a symmetric positive definite matrix.
 
-    def solve(B):
+    Parameters
+    ----------
+    G : ndarray of shape (n, n)
+        Plain: tapes hold this object, which may not hold their values.
+    """
+
+    def __init__(self, G):
+        self._inverse = None
         with one_blas_thread():
-            return factor.solve(np.asarray(B, dtype=np.float64))
+            self._factor = factorize(np.array(G, dtype=np.float64, order="C"), 0.0)
 
-    return solve
+    def solve(self, B):
+        """G⁻¹ B for B of shape (n, t)."""
+        with one_blas_thread():
+            return self._factor.solve(np.asarray(B, dtype=np.float64))
+
+    @property
+    def inverse(self):
+        """G⁻¹, exactly symmetric."""
+        if self._inverse is None:
+            lower, _ = lapack.dpotri(self._factor.array, lower=1)
+            self._inverse = np.tril(lower) + np.tril(lower, -1).T
+        return self._inverse
 
 
-def _inverse_products(K, alpha, weights, *right):
-    """G⁻¹ B for each B, with G = K + α W⁻¹ made symmetric."""
-    n = K.shape[0]
-    penalty = alpha * np.ones(n) if weights is None else alpha / weights
-    G = 0.5 * (K + np.transpose(K)) + np.eye(n) * penalty
-    factor = _factored(G)
-    return [trace_hooks["solve"](G, B, factor) for B in right]
+class _System:
+    """G = K + α W⁻¹, made symmetric, and what is computed with its inverse; all of it is followed."""
+
+    def __init__(self, K, alpha, weights):
+        n = K.shape[0]
+        penalty = alpha * np.ones(n) if weights is None else alpha / weights
+        self.G = 0.5 * (K + np.transpose(K)) + np.eye(n) * penalty
+        self.factored = Factored(plain(self.G))
+
+    def solve(self, B):
+        """G⁻¹ B."""
+        return trace_hooks["solve"](self.G, B, self.factored)
+
+    def inverse_diagonal(self):
+        """diag(G⁻¹)."""
+        return trace_hooks["inverse_diagonal"](self.G, self.factored)
 
 
 def _mean(Y):
@@ -88,12 +113,13 @@ def _solution(K, Y, alpha, weights, fit_intercept):
     duals, intercepts = [], []
     for value, columns in _groups(alpha, Y.shape[1]):
         part = Y[:, columns]
+        system = _System(K, value, weights)
         if not fit_intercept:
-            duals += _inverse_products(K, value, weights, part)
+            duals.append(system.solve(part))
             continue
         # Less the mean: the intercept takes it up, and digits are kept.
         mean = _mean(part)
-        dual, u = _inverse_products(K, value, weights, part - mean, one)
+        dual, u = system.solve(part - mean), system.solve(one)
         shift = np.sum(dual, axis=0) / np.sum(u)
         duals.append(dual - u * shift)
         intercepts.append(mean + shift)
@@ -124,7 +150,7 @@ def traced_ridge(K, y, alpha, sample_weight, fit_intercept, check_alpha):
     dual, or (dual, intercept)
     """
     shape = np.shape(plain(y))
-    K, Y, alpha, weights, keep = _system(K, y, alpha, sample_weight, check_alpha)
+    K, Y, alpha, weights, keep = _checked(K, y, alpha, sample_weight, check_alpha)
     n = K.shape[0]
     inner, targets, weights = _kept(K, Y, weights, keep)
     dual, intercept = _solution(inner, targets, alpha, weights, fit_intercept)
@@ -136,17 +162,16 @@ def traced_ridge(K, y, alpha, sample_weight, fit_intercept, check_alpha):
 
 def _left_out(K, Y, alpha, weights, fit_intercept):
     """(P y)ᵢ / Pᵢᵢ with P = G⁻¹, less uuᵀ/(1ᵀu), u = G⁻¹1, for the intercept."""
-    identity, every = np.eye(K.shape[0]), np.arange(K.shape[0])
     out = []
     for value, columns in _groups(alpha, Y.shape[1]):
-        part = Y[:, columns]
-        if fit_intercept:
-            part = part - _mean(part)
-        (P,) = _inverse_products(K, value, weights, identity)
-        if fit_intercept:
-            u = np.sum(P, axis=1)
-            P = P - u[:, None] * (u / np.sum(u))
-        out.append((P @ part) / P[every, every][:, None])
+        part, system = Y[:, columns], _System(K, value, weights)
+        diagonal = system.inverse_diagonal()[:, None]
+        if not fit_intercept:
+            out.append(system.solve(part) / diagonal)
+            continue
+        u = system.solve(np.ones((K.shape[0], 1)))
+        dual = system.solve(part - _mean(part))
+        out.append((dual - u * (np.sum(dual, axis=0) / np.sum(u))) / (diagonal - u * u / np.sum(u)))
     return np.concatenate(out, axis=1)
 
 
@@ -163,7 +188,7 @@ def traced_loo(K, y, alpha, sample_weight, fit_intercept, check_alpha):
     array like y
     """
     shape = np.shape(plain(y))
-    K, Y, alpha, weights, keep = _system(K, y, alpha, sample_weight, check_alpha)
+    K, Y, alpha, weights, keep = _checked(K, y, alpha, sample_weight, check_alpha)
     inner, targets, kept_weights = _kept(K, Y, weights, keep)
     inside = _left_out(inner, targets, alpha, kept_weights, fit_intercept)
     if keep is not None:
