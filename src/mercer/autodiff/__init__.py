@@ -21,6 +21,7 @@ from mercer.autodiff import (  # noqa: F401
     rules_kernels,
     rules_linalg,
     rules_padding,
+    rules_polynomials,
     rules_products,
     rules_reduction,
     rules_ridge,
