@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from mercer.autodiff.errors import trace_error
+from mercer.autodiff.errors import made_clear, trace_error
 from mercer.autodiff.rules import cast
 from mercer.autodiff.sweep import backward
 from mercer.autodiff.trace import Forward, Tape, Traced, fresh, np_like
@@ -28,7 +28,7 @@ class Linearised:
         variables = [self.tape.variable(x) for x in leaves]
         self.inputs = [v.slot for v in variables]
         try:
-            value = f(*unflatten_args(structure, variables))
+            value = called(f, unflatten_args(structure, variables))
             value, self.aux = split_aux(value, has_aux)
             out, self.structure = flatten(value)
             self.slots = [fresh(o).slot if belongs(o, self.tape) else None for o in out]
@@ -50,12 +50,35 @@ class Linearised:
         return [None if g is None else cast(g, x) for g, x in zip(pulled, self.leaves, strict=True)]
 
     def pull(self, cotangents, chunk=None):
-        """Return the cotangents of the inputs, zeros where nothing depends on them."""
+        """Return the cotangents of the inputs as arrays of their own, zeros where nothing depends on them."""
         lead = () if chunk is None else (chunk,)
-        return [
+        pulled = [
             np.zeros(lead + np.shape(x), np_like(x).dtype)[()] if g is None else g
             for g, x in zip(self.sweep(cotangents, chunk), self.leaves, strict=True)
         ]
+        return owned(pulled, cotangents)
+
+
+def owned(arrays, others):
+    """Return arrays that may be written into: copies of those that share memory or are read-only."""
+    seen, result = {id(x) for x in others}, []
+    for x in arrays:
+        if isinstance(x, np.ndarray) and (id(x) in seen or not (x.flags.owndata and x.flags.writeable)):
+            x = x.copy()
+        seen.add(id(x))
+        result.append(x)
+    return result
+
+
+def called(f, args):
+    """Return f's value; what NumPy says of a traced value that it could not convert is made clear."""
+    try:
+        return f(*args)
+    except ValueError as error:
+        clear = made_clear(error)
+        if clear is None:
+            raise
+        raise clear from error
 
 
 def unflatten_args(structures, leaves):
@@ -109,7 +132,7 @@ def push(f, leaves, structures, tangents, chunk=None, has_aux=False):
     level = Forward(chunk)
     try:
         duals = [Traced(x, level, tangent=t) for x, t in zip(leaves, tangents, strict=True)]
-        value, aux = split_aux(f(*unflatten_args(structures, duals)), has_aux)
+        value, aux = split_aux(called(f, unflatten_args(structures, duals)), has_aux)
         out, structure = flatten(value)
         values = [fresh(o).value if belongs(o, level) else o for o in out]
         pushed = [o.tangent if belongs(o, level) else None for o in out]
@@ -149,9 +172,21 @@ def jvp(f, primals, tangents, has_aux=False):
     leaves, structures = flatten_args(_sequence(primals, "primals"), name_of(f))
     directions = _matching(leaves, structures, _sequence(tangents, "tangents"), "tangent")
     values, pushed, structure, aux = push(f, leaves, structures, directions, has_aux=has_aux)
+    check_numbers(values, f"jvp of {name_of(f)}")
     pushed = [zero_of(v) if t is None else t for v, t in zip(values, pushed, strict=True)]
-    result = unflatten(structure, values), unflatten(structure, pushed)
+    result = unflatten(structure, values), unflatten(structure, owned(pushed, directions))
     return (*result, aux) if has_aux else result
+
+
+def check_numbers(values, operation):
+    """Raise if a value has no derivative to be zero: objects (arrays of traced values), text."""
+    for x in values:
+        if np_like(x).dtype.kind not in "biufc":
+            raise trace_error(
+                operation,
+                f"its value has a part of the type {np_like(x).dtype}, which has no derivative",
+                "return arrays of numbers (np.stack joins traced values), and the rest by has_aux=True",
+            )
 
 
 def zero_of(value):
@@ -172,21 +207,28 @@ def _matching(leaves, structures, given, what):
     """Return the leaves of tangents or cotangents after checking them against what they belong to."""
     if len(given) != len(structures):
         raise ValueError(f"there are {len(structures)} arguments but {len(given)} {what}s")
-    result = []
-    for i, ((_, structure), item) in enumerate(zip(structures, given, strict=True)):
-        items, found = flatten(item)
-        if found != structure and not (structure is None and len(items) == 1):
-            raise ValueError(f"{what} {i} has the structure {found}, its argument {structure}")
-        result += items
-    checked = []
-    for x, t in zip(leaves, result, strict=True):
-        t = leaf(t, f"the {what}")
-        if np.shape(t) != np.shape(x):
-            raise ValueError(
-                f"a {what} has shape {np.shape(t)}, what it belongs to has {np.shape(x)}; make them equal"
-            )
-        checked.append(cast(t, x))
+    checked, start = [], 0
+    for i, ((count, structure), item) in enumerate(zip(structures, given, strict=True)):
+        items, found = flatten(np.asarray(item) if structure is None and isinstance(item, list) else item)
+        if found != structure:
+            shown = "is one array" if structure is None else f"has the structure {structure}"
+            got = "is one array" if found is None else f"has the structure {found}"
+            raise ValueError(f"{what} {i} {got}, what it belongs to {shown}; make them equal")
+        for x, t in zip(leaves[start : start + count], items, strict=True):
+            checked.append(_matched(x, leaf(t, f"{what} {i}"), f"{what} {i}"))
+        start += count
     return checked
+
+
+def _matched(x, t, what):
+    """Return a tangent in the type of what it belongs to."""
+    if np.shape(t) != np.shape(x):
+        raise ValueError(
+            f"{what} has shape {np.shape(t)}, what it belongs to has {np.shape(x)}; make them equal"
+        )
+    if np_like(t).dtype.kind == "c" and np_like(x).dtype.kind == "f":
+        raise TypeError(f"{what} is complex, what it belongs to is real; take its real part if that is meant")
+    return cast(t, x)
 
 
 def vjp(f, *primals, has_aux=False):
@@ -215,6 +257,7 @@ def vjp(f, *primals, has_aux=False):
     """
     leaves, structures = flatten_args(primals, name_of(f))
     at = Linearised(f, leaves, structures, has_aux)
+    check_numbers(at.outputs, f"vjp of {name_of(f)}")
 
     def pullback(cotangent):
         cotangents = _matching(at.outputs, [(len(at.outputs), at.structure)], [cotangent], "cotangent")
@@ -304,6 +347,8 @@ def chosen(f, args, kwargs, argnums):
     """Return the arguments that argnums names, and f as a function of them alone."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for n in numbers:
+        if not isinstance(n, int):
+            raise TypeError(f"argnums must be a whole number or several, got {argnums!r}")
         if not -len(args) <= n < len(args):
             raise ValueError(
                 f"argnums names argument {n}, but {name_of(f)} got {len(args)} positional arguments"
@@ -311,6 +356,8 @@ def chosen(f, args, kwargs, argnums):
     if numbers == (0,) and len(args) == 1 and not kwargs:
         return args, f
     numbers = tuple(n % len(args) for n in numbers)
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"argnums {argnums} names an argument twice")
 
     def function(*some):
         every = list(args)
@@ -382,6 +429,7 @@ def jacobian(f, mode="auto", argnums=0, chunk_size=None, has_aux=False, holomorp
             blocks, outputs, structure, aux = *_rows(at, chunk_size), at.structure, at.aux
         else:
             blocks, outputs, structure, aux = _columns(function, leaves, structures, chunk_size, has_aux)
+        check_numbers(outputs, f"jacobian of {name_of(f)}")
         if not holomorphic and any(np_like(o).dtype.kind == "c" for o in outputs):
             raise trace_error(f"jacobian of {name_of(f)}", "its value is complex", "say holomorphic=True")
         result = unflatten(structure, [_in_arguments(row, structures, argnums) for row in blocks])
@@ -397,6 +445,8 @@ def _in_arguments(row, structures, argnums):
 
 def _chunks(total, chunk_size, largest):
     """Return slices of at most a chunk's length."""
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
+        raise ValueError(f"chunk_size must be a whole number of at least 1, got {chunk_size!r}")
     size = chunk_size or max(1, min(total, 2**26 // (8 * max(largest, 1))))
     return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 
@@ -430,9 +480,8 @@ def _columns(f, leaves, structures, chunk_size, has_aux):
             ]
         )
     blocks = []
-    for i, value in enumerate(values):
-        flat = parts[0][i] if len(parts) == 1 else np.concatenate([p[i] for p in parts])
-        columns = np.moveaxis(flat, 0, -1)
+    for value, *flat in zip(values, *parts, strict=True):
+        columns = np.moveaxis(np.concatenate(flat), 0, -1)
         blocks.append(_cut(columns, shapes, np.shape(value)))
     return blocks, values, structure, aux
 

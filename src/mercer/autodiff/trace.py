@@ -174,7 +174,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return f"Traced({plain(self)!r}, {mode} mode, level {self.level.order})"
 
     def __format__(self, spec):
-        return format(plain(self), spec)
+        return f"Traced({format(plain(self), spec)})"  # so that float() of the text fails
 
     def __bool__(self):
         value = plain(self)
@@ -196,6 +196,15 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __dir__(self):
         return sorted({*object.__dir__(self), *METHODS, *PROPERTIES})
+
+    def __round__(self, ndigits=None):
+        return round(plain(self), ndigits)
+
+    def __copy__(self):
+        return np.copy(self)
+
+    def __deepcopy__(self, memo):
+        return np.copy(self)
 
     # -- the ways into NumPy --------------------------------------------------------------------------
 
