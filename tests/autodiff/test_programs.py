@@ -145,6 +145,37 @@ def test_derivatives_nested_in_different_data_meet(rng):
     np.testing.assert_allclose(ad.grad(pulled)(b), wanted, atol=1e-12)
 
 
+@pytest.mark.parametrize("seed", [39, 168, 215, 367])
+def test_units_do_not_matter(seed):
+    """Scales of the objective, the rows and x, with which a matrix that is not scaled back looks singular."""
+    rng = np.random.default_rng(seed)
+    P, q, G, h, A, b = random_quadratic(rng, 12, 12, 2)
+    plain = ad.quadratic_program(P, q, G, h, A, b)
+    assert 0 < plain.active.sum() < 10
+    jacobian = ad.jacobian(lambda q: ad.quadratic_program(P, q, G, h, A, b).x)(q)
+    objective, size, rows = (
+        10.0 ** rng.integers(-8, 9),
+        10.0 ** rng.integers(-4, 5),
+        10.0 ** rng.uniform(-3, 3, 12),
+    )
+    data = objective * P, objective * size * q, G * rows[:, None], h * size * rows, A, b * size
+    s = ad.quadratic_program(*data)
+    np.testing.assert_allclose(s.x, size * plain.x, rtol=1e-9, atol=1e-11 * size)
+    np.testing.assert_allclose(
+        s.z * rows, objective * size * plain.z, rtol=1e-9, atol=1e-11 * objective * size
+    )
+    scaled = ad.jacobian(lambda q: ad.quadratic_program(data[0], q, *data[2:]).x)(data[1])
+    np.testing.assert_allclose(scaled * objective, jacobian, atol=1e-9 * np.max(abs(jacobian)))
+
+
+def test_gradients_have_the_type_of_their_data(rng):
+    P, q, G, h, *_ = random_quadratic(rng, 4, 6, 0)
+    gradient = ad.grad(lambda q: np.sum(ad.quadratic_program(P, q, G, h).x))(q.astype(np.float32))
+    assert gradient.dtype == np.float32
+    whole = ad.grad(lambda c: ad.linear_program(c, np.ones((1, 2)), np.ones(1)).value)(np.array([-1, -2]))
+    np.testing.assert_allclose(whole, [0.0, 1.0], atol=1e-14)
+
+
 def test_an_asymmetric_P_counts_by_its_symmetric_part(rng):
     P, q, *_ = random_quadratic(rng, 3, 0, 0)
     skew = np.array([[0.0, 1, 2], [-1, 0, 3], [-2, -3, 0]])

@@ -81,7 +81,10 @@ class Point:
         K[:n, :n] = self.P
         K[n : n + p, :n], K[n + p :, :n] = self.A, G
         K[:n, n : n + p], K[:n, n + p :] = self.A.T, G.T
-        factor = LU(K)
+        # Units of the objective and the rows are no bad condition: P and the normals become about 1.
+        root = np.sqrt(np.max(abs(self.P)) or 1.0)
+        norms = np.concatenate([np.linalg.norm(self.A, axis=1), self.norms[active]])
+        factor = LU(K, np.concatenate([np.full(n, 1 / root), root / np.where(norms > 0, norms, 1.0)]))
         if not factor.rcond > 10 * np.finfo(float).eps:
             return False
         right = np.concatenate([-self.q, self.b, self.h[active]])

@@ -71,12 +71,22 @@ def _scales(A):
 
 
 class LU(Factor):
-    """LU of a dense matrix of shape (n, n)."""
+    """LU of a dense matrix of shape (n, n).
 
-    def __init__(self, A):
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+    scale : ndarray of shape (n,), optional
+        What rows and columns are multiplied by first, where more is known of them than their largest entries.
+    """
+
+    def __init__(self, A, scale=None):
         super().__init__()
-        self.rows, self.columns = _scales(A)
-        scaled = np.asfortranarray(A * self.rows[:, None] * self.columns, dtype=np.float64)
+        scale = np.ones(len(A)) if scale is None else _powers(1 / scale)
+        scaled = A * scale[:, None] * scale
+        rows, columns = _scales(scaled)
+        scaled = np.asfortranarray(scaled * rows[:, None] * columns, dtype=np.float64)
+        self.rows, self.columns = scale * rows, scale * columns
         norm = _norm1(scaled)
         self.lu, self.pivots, info = lapack.dgetrf(scaled, overwrite_a=1)
         self.rcond = 0.0 if info else lapack.dgecon(self.lu, norm)[0]

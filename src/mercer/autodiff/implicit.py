@@ -139,7 +139,8 @@ def argmin(f, solve=None, *, linear_solver="auto", hessian=None, has_aux=False, 
         ``f(w, *args)``: one real number; w is differentiated twice by :func:`grad` and :func:`jacobian`.
     solve : callable
     linear_solver, has_aux, rtol : see :func:`implicit_root`
-        For the Hessian; "auto" is "cholesky", or "krylov" (conjugate gradients), or "sparse".
+        For the Hessian; "auto" is "cholesky", or "krylov" (conjugate gradients), or "sparse". Cholesky alone
+        tells a minimum from a saddle point.
     hessian : callable, optional
         ``hessian(w, *args)``, of shape (n, n).
 

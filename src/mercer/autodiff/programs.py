@@ -350,21 +350,21 @@ def _clarabel(P, q, G, h, A, b):
     except ImportError as error:
         raise ImportError(
             "quadratic_program with inequalities needs Clarabel: pip install 'mercer[qp]' (or clarabel), or "
-            "give a "
-            "solver=, which returns (x, y, z)"
+            "give a solver=, which returns (x, y, z)"
         ) from error
     from scipy.sparse import csc_matrix
 
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
-    settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = 1e-7
     cones = [clarabel.ZeroConeT(len(b)), clarabel.NonnegativeConeT(len(h))]
-    solver = clarabel.DefaultSolver(
-        csc_matrix(np.triu(P)), q, csc_matrix(np.concatenate([A, G])), np.concatenate([b, h]), cones, settings
-    )
-    found = solver.solve()
-    status = str(found.status)
+    data = csc_matrix(np.triu(P)), q, csc_matrix(np.concatenate([A, G])), np.concatenate([b, h]), cones
+    for tol in (1e-11, 1e-8):  # the first is out of reach where the data are badly scaled
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tol
+        settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = 1e-7
+        found = clarabel.DefaultSolver(*data, settings).solve()
+        status = str(found.status)
+        if "Solved" in status or "Infeasible" in status:
+            break
     if status not in ("Solved", "AlmostSolved"):
         what = {"PrimalInfeasible": "is infeasible", "DualInfeasible": "is unbounded"}.get(
             status.removeprefix("Almost"), "was not solved"
