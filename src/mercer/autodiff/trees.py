@@ -1,4 +1,4 @@
-"""Trees of arrays (lists, tuples, dicts, and what optree knows) as flat lists of arrays that can be differentiated."""
+"""Trees of arrays (lists, tuples, dicts, what optree knows) as flat lists of arrays that can be differentiated."""
 
 from numbers import Number
 
@@ -15,7 +15,8 @@ def flatten(tree):
         return [tree], None
     import optree
 
-    return optree.tree_flatten(tree, none_is_leaf=False, namespace="mercer")
+    leaves, structure = optree.tree_flatten(tree, none_is_leaf=False, namespace="mercer")
+    return leaves, None if structure.is_leaf() else structure
 
 
 def unflatten(structure, leaves):
@@ -31,13 +32,13 @@ def leaf(x, where):
     """Return a leaf as an array or scalar of a floating type (integers become float64)."""
     if isinstance(x, Traced | float | complex) and not isinstance(x, np.generic):
         return x if isinstance(x, Traced) else np.asarray(x)[()]
-    x = x if isinstance(x, np.ndarray) else np.asarray(x)[()]
+    given, x = x, x if isinstance(x, np.ndarray) else np.asarray(x)[()]
     kind = x.dtype.kind
     if kind in "biu":
         return x.astype(np.float64)
     if kind not in "fc":
         raise TypeError(
-            f"{where} holds {x!r:.80} of type {x.dtype}, which cannot be differentiated; "
+            f"{where} holds {given!r:.80} of type {x.dtype}, which cannot be differentiated; "
             "pass arrays or numbers, and choose others by argnums"
         )
     return x
