@@ -4,6 +4,8 @@ import importlib
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import aslinearoperator
 
 import mercer.autodiff as ad
 from mercer.kernels import RBF
@@ -98,6 +100,16 @@ def test_a_traced_operator_is_formed(problem):
     X, _, y, _, _ = problem
     by_gram = ad.grad(lambda g: np.sum(ridge(RBF(g).gram(X), y, 0.1) ** 2))(0.4)
     assert by_gram == pytest.approx(ad.grad(lambda g: np.sum(ridge(RBF(g)(X), y, 0.1) ** 2))(0.4), rel=1e-12)
+
+
+def test_other_forms_of_a_plain_matrix(problem):
+    X, K, y, _, _ = problem
+    expected = ad.grad(lambda y: np.sum(ridge(K, y, 0.1) ** 2))(y)
+    for form in (RBF(0.4).gram(X), aslinearoperator(K), csr_array(K), K.tolist(), np.asfortranarray(K)):
+        found = ad.grad(lambda y, form=form: np.sum(ridge(form, y, 0.1) ** 2))(y)
+        np.testing.assert_allclose(found, expected, rtol=1e-11)
+    single = ad.grad(lambda K: np.sum(ridge(K, y, 0.1) ** 2))(K.astype(np.float32))
+    assert single.dtype == np.float32
 
 
 def test_tiny_alpha_and_none(problem):

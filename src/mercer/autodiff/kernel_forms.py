@@ -1,7 +1,7 @@
 """What is taken of a kernel matrix, with its derivatives, on plain values: what `rules_kernels` evaluates.
 
-A form is all of the matrix, its diagonal, or its product with V. Each has ``along``, its n-th derivative along
-n directions, and ``gradient``, that of ⟨G, form⟩ or its derivative along a direction, by the kernels' own
+A form is all of the matrix, its diagonal, or its product with V. Each has ``along``, its n-th derivative in n
+directions, and ``gradient``, that of ⟨G, form⟩ or its derivative along a direction, by the kernels' own
 derivatives.
 """
 

@@ -264,6 +264,11 @@ class Kernel(Differentiable, Algebra, Value):
         ------
         ValueError
             For samples with NaN or infinity, of different width, or for a matrix larger than memory.
+
+        Notes
+        -----
+        Automatic differentiation follows it in X, Z and the `hyperparameters`, to second order, and so it
+        does `diag` and the products of `gram`.
         """
         if is_traced(self, X, Z):
             return trace_hooks["matrix"](self, X, Z, out=out, n_threads=n_threads)

@@ -11,6 +11,8 @@ References: MLR7 (7.31); LN14, kernelised least squares.
 
 import numpy as np
 from scipy.linalg import lapack
+from scipy.sparse import issparse
+from scipy.sparse.linalg import LinearOperator
 
 from .._arrays import check_samples, check_targets, check_weights, is_traced, plain, trace_hooks
 from .._threads import one_blas_thread
@@ -21,15 +23,20 @@ __all__ = ["traced_loo", "traced_ridge"]
 
 def _checked(K, y, alpha, sample_weight, check_alpha):
     """K, targets (n, t), α of shape () or (t,), weights or None, and the rows that count or None."""
+    if not is_traced(K) and isinstance(K, LinearOperator) and not hasattr(K, "formed"):
+        K = K @ np.eye(K.shape[1])
     K = K.formed() if hasattr(K, "formed") else K
-    n = check_samples(plain(K), name="K").shape[0]
-    if plain(K).shape[1] != n:
-        raise ValueError(f"K must be square, got shape {K.shape}")
+    values = check_samples(plain(K), name="K")
+    n = values.shape[0]
+    if values.shape[1] != n:
+        raise ValueError(f"K must be square, got shape {values.shape}")
+    if not is_traced(K):
+        K = values.toarray() if issparse(values) else values
     targets = check_targets(plain(y), n, owner="ridge")
     n_targets = 1 if targets.ndim == 1 else targets.shape[1]
     check_alpha(plain(alpha), n_targets)
     weights = check_weights(plain(sample_weight), n)
-    K, y, alpha = (value if is_traced(value) else np.asarray(value) for value in (K, y, alpha))
+    y, alpha = (value if is_traced(value) else np.asarray(value) for value in (y, alpha))
     keep = None
     if weights is not None:
         if not (weights > 0).all():
