@@ -20,6 +20,7 @@ from mercer.autodiff import (  # noqa: F401
     rules_joining,
     rules_kernels,
     rules_linalg,
+    rules_norms,
     rules_padding,
     rules_polynomials,
     rules_products,

@@ -3,8 +3,9 @@
 Repeated eigenvalues (and singular values): equal ones share their cotangents and tangents equally, as ties of
 a maximum do; symmetric functions of them are then right. The eigenvectors of a repeated eigenvalue are not
 differentiable, since any basis of its eigenspace would do. Reverse mode lets pass what does not depend on the
-basis, like a sum over the eigenspace: the part of the cotangent that would turn the basis is then zero. Forward
-mode lets pass tangents that do not split the eigenvalue. All else raises, and so do second derivatives there;
+basis, like a sum over the eigenspace: the part of the cotangent that would turn the basis is then zero. So that
+this is no accident of a special basis, traced functions see a generic one there, not LAPACK's. Forward mode
+lets pass tangents that do not split the eigenvalue. All else raises, and so do second derivatives there;
 ``ad.symmetric_function`` needs no eigenvectors and has them all.
 """
 
@@ -85,7 +86,10 @@ class Repeated:
             return
         if not self.negligible(turn, stretch):
             self.refuse("the result depends on their choice in the eigenspace")
-        if values is not None and not self.negligible(stretch, stretch):
+        if values is None or self.negligible(stretch, stretch):
+            return
+        values = np.asarray(plain(values))
+        if np.any(np.abs(values - self.shared(values)) > 64 * self.unit * np.max(np.abs(values), initial=0)):
             self.refuse("the result uses them together with the values")
 
     def check_first(self, x, needs_nonzero=False):
@@ -125,11 +129,30 @@ def _sum(a, b):
     return b if a is None else a if b is None else a + b
 
 
+def generic_turns(same):
+    """Return orthogonal matrices (…, n, n) that turn the columns of each group of equal ones, generically.
+
+    Parameters
+    ----------
+    same : ndarray of bool of shape (..., n, n)
+    """
+    n = same.shape[-1]
+    turns = np.zeros(same.shape)
+    for at in np.ndindex(same.shape[:-2]):
+        for first in np.unique(np.argmax(same[at], -1)):
+            group = np.flatnonzero(same[at][first])
+            block = np.random.default_rng(n).standard_normal((len(group), len(group)))
+            turns[at][np.ix_(group, group)] = np.linalg.qr(block)[0] if len(group) > 1 else 1
+    return turns
+
+
 # -- symmetric eigenvalues ------------------------------------------------------------------------------
 
 
 def _eigh_value(a, *, uplo):
-    return np.linalg.eigh(a, uplo)
+    w, u = out = np.linalg.eigh(a, uplo)
+    repeated = Repeated(w, "np.linalg.eigh", "eigenvalue")
+    return type(out)(w, u @ generic_turns(repeated.same).astype(w.dtype)) if repeated.any else out
 
 
 def _eigh_jvp(t, ans, a, *, uplo):
@@ -204,7 +227,23 @@ def eigvalsh(a, UPLO="L"):
 
 
 def _svd_value(a, *, full, hermitian):
-    return np.linalg.svd(a, full_matrices=full, hermitian=hermitian)
+    u, s, vh = out = np.linalg.svd(a, full_matrices=full, hermitian=hermitian)
+    repeated = Repeated(s, "np.linalg.svd", "singular value")
+    if not repeated.any and not np.any(repeated.zero):
+        return out
+    turn_u, turn_v = (
+        _turns_beyond(repeated, n, shift) for shift, n in enumerate((u.shape[-1], vh.shape[-2]))
+    )
+    return type(out)(u @ turn_u.astype(s.dtype), s, adjoint(turn_v.astype(s.dtype)) @ vh)
+
+
+def _turns_beyond(repeated, n, seed):
+    """Return turns of n columns; those that singular values 0 and no singular values belong to form one group."""
+    k = repeated.w.shape[-1]
+    label = np.full(repeated.w.shape[:-1] + (n,), -1)
+    label[..., :k] = np.where(repeated.zero, -1, np.argmax(repeated.same, -1))
+    turns = generic_turns(label[..., :, None] == label[..., None, :])
+    return turns if seed == 0 else np.where(label[..., :, None] < 0, matrix_transpose(turns), turns)
 
 
 def _svd_parts(ans, operation="np.linalg.svd"):
@@ -261,9 +300,6 @@ def _svd_jvp(tangents, ans, a, *, full, hermitian):
     even, odd = p + adjoint(p), p - adjoint(p)
     repeated.check_split(even)
     _check_zero_tangent(p, repeated)
-    for rest in (rest_u, rest_v):
-        if rest is not None and np.shape(rest)[-1] > 1:
-            _refuse_rest()
     even = 0.5 * np.multiply(repeated.inverse_gaps(s), even)
     odd = 0.5 * np.multiply(_inverse_sums(s, repeated), odd)
     du, dv = np.matmul(u, even + odd), np.matmul(v, even - odd)
@@ -292,7 +328,7 @@ def _refuse_rest():
 
 
 def _with_rest(du, u, rest):
-    """Return the tangent of all columns; those beyond stay orthogonal to the moved ones."""
+    """Return the tangent of all columns; those beyond stay orthogonal to the moved ones and do not turn."""
     if rest is None:
         return du
     return np.concatenate([du, -np.matmul(u, np.matmul(adjoint(du), rest))], -1)
