@@ -41,6 +41,7 @@ ALL = [
         lambda x: np.trim_zeros(np.concatenate((np.zeros(2, x.dtype), x, np.zeros(1, x.dtype)))),
         points(V),
     ),
+    Case("unique_values", lambda x: np.sort(np.unique_values(x)), points(V), False),
     Case("union1d", lambda x, y: np.union1d(x, y), points(V, (3,)), False),
     Case(
         "setdiff1d",

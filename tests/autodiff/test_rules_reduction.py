@@ -218,6 +218,17 @@ def test_sort_of_ties_follows_the_stable_permutation():
     np.testing.assert_array_equal(ad.grad(np.median)(x), [0.5, 0.0, 0.0, 0.5])
 
 
+@pytest.mark.parametrize("ties", [False, True])
+def test_long_sorts_are_stable(ties, rng):
+    x = rng.standard_normal((3, 100))
+    x = np.round(x, 1) if ties else x
+    order = np.argsort(x, axis=1, kind="stable")
+    value, pullback = ad.vjp(np.sort, x)
+    np.testing.assert_array_equal(value, np.sort(x))
+    g = rng.standard_normal(x.shape)
+    np.testing.assert_array_equal(pullback(g)[0], np.take_along_axis(g, np.argsort(order, axis=1), 1))
+
+
 @pytest.mark.parametrize("c", [0.0, 0.1, 0.3, -1e8, 1e-300])
 @pytest.mark.parametrize("n", [1, 3, 7])
 def test_constant_input(c, n):

@@ -1,10 +1,14 @@
 """Rules that move entries about: shapes, joins, cuts, repetition, padding, selection, assignment."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import mercer.autodiff as ad
 from mercer.autodiff.errors import TraceError
+from mercer.autodiff.trace import FUNCTIONS
 from rule_checks import Case, check_case, points
 
 V, A, T = (5,), (3, 4), (2, 3, 4)
@@ -303,3 +307,22 @@ def test_plain_answers(f):
     ad.grad(g)(x)
     ad.jvp(g, (x,), (x,))
     assert seen == [f(x), f(x)]
+
+
+def test_every_rule_is_checked():
+    """The functions that the modules of these tests cover are named in the tests' tables."""
+    covered = {
+        f"rules_{name}"
+        for name in (
+            "shape", "joining", "selection", "padding", "reduction", "statistics", "signal", "fourier",
+            "polynomials",
+        )
+    }  # fmt: skip
+    text = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    missing = [
+        function.__name__
+        for function, rule in FUNCTIONS.items()
+        if getattr(rule, "__module__", "").rpartition(".")[2] in covered
+        and not re.search(rf"\b{function.__name__}\b", text)
+    ]
+    assert not missing
