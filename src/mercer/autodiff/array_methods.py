@@ -413,6 +413,12 @@ METHODS["fill"], METHODS["sort"], METHODS["partition"] = _fill, _sort, _partitio
 
 def _astype(self, dtype, **kwargs):
     dtype = np.dtype(dtype)
+    if dtype.kind not in "biufc":
+        raise trace_error(
+            f"astype({dtype})",
+            "the derivative would be lost",
+            "keep a floating type, or use ad.stop_gradient(x)",
+        )
     return astype(self, dtype=dtype) if dtype.kind in "fc" else plain(self).astype(dtype)
 
 

@@ -16,7 +16,7 @@ from mercer.autodiff.trace import CREATION, Traced, plain, stacked
 no_derivative(
     np.shape, np.ndim, np.size, np.iscomplexobj, np.isrealobj, np.iscomplex, np.isreal, np.result_type,
     np.can_cast, np.common_type, np.min_scalar_type, np.shares_memory, np.may_share_memory, np.array_repr,
-    np.array_str, np.array2string, np.tril_indices_from, np.triu_indices_from, np.diag_indices_from, np.ix_,
+    np.array_str, np.array2string, np.tril_indices_from, np.triu_indices_from, np.diag_indices_from,
     np.unravel_index, np.ravel_multi_index,
 )  # fmt: skip
 

@@ -289,11 +289,16 @@ def plain(x):
 
 def fresh(x):
     """Return a traced value after what was assigned to the array that it is a view of has reached it."""
-    if x._base is not None:
-        fresh(x._base)
-        if x._base_version != x._base._version:
-            adopt(x, x._again(x._base))
-            x._base_version = x._base._version
+    if x._base is None:
+        return x
+    views, view = [], x
+    while view._base is not None:
+        views.append(view)
+        view = view._base
+    for view in reversed(views):  # a long chain of views must not recurse
+        if view._base_version != view._base._version:
+            adopt(view, view._again(view._base))
+            view._base_version = view._base._version
     return x
 
 
