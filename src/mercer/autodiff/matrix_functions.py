@@ -1,8 +1,8 @@
 """Functions of symmetric matrices, f(A) = U f(Λ) Uᵀ, right where eigenvalues repeat.
 
 Their derivatives of every order are sums over divided differences of f at the eigenvalues, in A's eigenbasis
-(Daleckii and Krein): no eigenvector is differentiated and nothing is divided by a gap. For A^(-1/2) the first divided
-differences are minus SCKN's F.
+(Daleckii and Krein): no eigenvector is differentiated and nothing is divided by a gap. For A^(-1/2) the first
+divided differences are minus SCKN's F.
 """
 
 import itertools

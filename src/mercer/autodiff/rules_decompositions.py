@@ -3,9 +3,9 @@
 Repeated eigenvalues (and singular values): equal ones share their cotangents and tangents equally, as ties of
 a maximum do; symmetric functions of them are then right. The eigenvectors of a repeated eigenvalue are not
 differentiable, since any basis of its eigenspace would do. Reverse mode lets pass what does not depend on the
-basis, like a sum over the eigenspace: the part of the cotangent that would turn the basis is then zero. So that
-this is no accident of a special basis, traced functions see a generic one there, not LAPACK's. Forward mode
-lets pass tangents that do not split the eigenvalue. All else raises, and so do second derivatives there;
+basis, like a sum over the eigenspace: the part of the cotangent that would turn the basis is then zero. So
+that this is no accident of a special basis, traced functions see a generic one there, not LAPACK's. Forward
+mode lets pass tangents that do not split the eigenvalue. All else raises, and so do second derivatives there;
 ``ad.symmetric_function`` needs no eigenvectors and has them all.
 """
 
@@ -79,8 +79,8 @@ class Repeated:
     def check_turn(self, turn, stretch, values):
         """Raise unless a cotangent leaves the basis of each eigenspace alone.
 
-        `turn` is its skew part, in the basis of the eigenvectors; the symmetric part `stretch` is the same for a
-        sum over the eigenspace and for a matrix function, told apart by whether the values are used too.
+        `turn` is its skew part, in the basis of the eigenvectors. All of it, `stretch`, is the same for a sum
+        over the eigenspace and for a matrix function; these are told apart by how the values are used.
         """
         if not self.any:
             return
@@ -238,7 +238,7 @@ def _svd_value(a, *, full, hermitian):
 
 
 def _turns_beyond(repeated, n, seed):
-    """Return turns of n columns; those that singular values 0 and no singular values belong to form one group."""
+    """Return turns of n columns; those of singular values 0 and those beyond form one group."""
     k = repeated.w.shape[-1]
     label = np.full(repeated.w.shape[:-1] + (n,), -1)
     label[..., :k] = np.where(repeated.zero, -1, np.argmax(repeated.same, -1))
@@ -508,8 +508,8 @@ def qr(a, mode="reduced"):
 
 
 def _eig_jvp(tangents, ans, a):
-    # V⁻¹ dA V = dΛ + …: dλ its diagonal, dV = V (F ∘ V⁻¹ dA V) + a multiple of each vector, which keeps its norm 1
-    # and its largest entry real, as LAPACK scales them.
+    # V⁻¹ dA V = dΛ + …: dλ its diagonal, dV = V (F ∘ V⁻¹ dA V) + a multiple of each vector, which keeps
+    # its norm 1 and its largest entry real, as LAPACK scales them.
     w, v = ans
     held = plain(w)
     gaps = np.abs(held[..., :, None] - held[..., None, :]) + np.eye(held.shape[-1]) * np.max(

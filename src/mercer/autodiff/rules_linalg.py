@@ -242,9 +242,9 @@ def _cofactors_value(a, *directions):
     """Return C with Σ C_ij F_ij = Dᵏ⁺¹ det(A)[E_1, …, E_k, F] for every F; for k = 0 the cofactors.
 
     det is a polynomial, so this is right at every matrix, singular ones included: with A = U S Vᴴ,
-    adj(A) = det(U) det(Vᴴ) V adj(S) Uᴴ, and adj(S) and its first derivative are products of the other singular
-    values. Further derivatives are coefficients of a polynomial in one variable, found by interpolation at
-    roots of unity.
+    adj(A) = det(U) det(Vᴴ) V adj(S) Uᴴ, and adj(S) and its first derivative are products of the other
+    singular values. Further derivatives are coefficients of a polynomial in one variable, found by
+    interpolation at roots of unity.
     """
     n = a.shape[-1]
     if len(directions) > 1:

@@ -8,7 +8,7 @@ import numpy as np
 from mercer.autodiff.errors import TraceValueError, trace_error
 from mercer.autodiff.rules import Primitive, cast, composite, define, no_derivative, unbroadcast
 from mercer.autodiff.rules_linalg import symmetric_part, times
-from mercer.autodiff.rules_products import adjoint, align, conjugate, lead_of
+from mercer.autodiff.rules_products import adjoint, conjugate, lead_of
 from mercer.autodiff.trace import np_like, plain
 
 # -- vectors --------------------------------------------------------------------------------------------
@@ -241,9 +241,9 @@ _lstsq = Primitive(_lstsq_value, _lstsq_jvp, _lstsq_vjp, name="np.linalg.lstsq",
 
 @composite(np.linalg.lstsq)
 def lstsq(a, b, rcond=None):
-    """The least-squares solution of smallest norm for a matrix of full rank, and what NumPy returns beside it."""
+    """The least-squares solution for a matrix of full rank, and what NumPy returns beside it."""
     a, b = _floating(a), _floating(b)
-    _, residuals, rank, s = np.linalg.lstsq(plain(a), plain(b), rcond)
+    _, residuals, rank, _ = np.linalg.lstsq(plain(a), plain(b), rcond)
     if rank < min(a.shape):
         raise trace_error(
             "np.linalg.lstsq",

@@ -1,8 +1,8 @@
 """Rules of products: of matrices, vectors and tensors.
 
-``np.matmul`` and ``np.einsum`` are primitives, linear in each argument, so that a pushforward is the product with a
-tangent in the argument's place and a pullback the product of the cotangent with the others' conjugates. All
-else is composed of these two and of elementwise products.
+``np.matmul`` and ``np.einsum`` are primitives, linear in each argument, so that a pushforward is the product
+with a tangent in the argument's place and a pullback the product of the cotangent with the others'
+conjugates. All else is composed of these two and of elementwise products.
 """
 
 import itertools
@@ -137,7 +137,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _einsum_terms(operands):
-    """Return the operands of np.einsum, and the labels of each and of the result, as one letter for each axis.
+    """Return np.einsum's operands, and the labels of each and of the result, a letter for each axis.
 
     Both of NumPy's ways to call are understood: a string first, or lists of whole numbers after each operand.
     """
@@ -227,7 +227,7 @@ def _einsum_pull(i, g, lead, operands, inputs, output, kwargs):
 
 
 def _on_diagonals(out, lead, once, term, sizes):
-    """Return an array with an axis for each label as one with an axis for each occurrence, zero off the diagonals."""
+    """Return an array with an axis for each occurrence of a label, zero off the diagonals."""
     spare = (s for s in LETTERS if s not in lead + term)
     names, deltas, seen = [], [], set()
     for s in term:
@@ -331,7 +331,7 @@ def linalg_outer(x1, x2, /):
     """The outer product of two vectors."""
     if np.ndim(x1) != 1 or np.ndim(x2) != 1:
         raise ValueError(
-            f"Input arrays must be one-dimensional, but they are x1.ndim={np.ndim(x1)} and x2.ndim={np.ndim(x2)}."
+            f"Input arrays must be one-dimensional, they are {np.ndim(x1)}- and {np.ndim(x2)}-dimensional."
         )
     return outer(x1, x2)
 
@@ -427,7 +427,7 @@ def multi_dot(arrays, *, out=None):
 
 
 def _cheapest_splits(sizes):
-    """Return where to split each product i…j of matrices of shapes (sizes[i], sizes[i + 1]), by dynamic programming."""
+    """Return where to split each product i…j of matrices of shapes (sizes[i], sizes[i + 1])."""
     n = len(sizes) - 1
     cost, splits = {(i, i): 0 for i in range(n)}, {}
     for length in range(1, n):
