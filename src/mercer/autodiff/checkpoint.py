@@ -137,7 +137,7 @@ def scan_checkpointed(step, carry, xs=None, length=None, slots=None, args=()):
     >>> def end(x):
     ...     return ad.scan_checkpointed(lambda x: x + 0.001 * np.sin(x), x, length=1000)[0]
     >>> ad.grad(end)(1.0)
-    np.float64(1.1077...)
+    np.float64(1.1017...)
     """
     n = _length(xs, length)
     slots = default_slots(n) if slots is None else slots
