@@ -205,7 +205,7 @@ def _eigvalsh_jvp(tangents, ans, a, *, uplo):
 def _eigvalsh_vjp(g, ans, needed, a, *, uplo):
     repeated = Repeated(plain(ans[0]), "np.linalg.eigvalsh", "eigenvalue")
     u = _eigenvectors(a, ans, uplo, repeated)
-    return [np.matmul(_columns(u, repeated.shared(g[0])), adjoint(u))]
+    return [symmetric_part(np.matmul(_columns(u, repeated.shared(g[0])), adjoint(u)))]
 
 
 _eigvalsh = Primitive(_eigh_value, _eigvalsh_jvp, _eigvalsh_vjp, name="np.linalg.eigvalsh", batched=True)

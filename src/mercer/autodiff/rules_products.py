@@ -260,6 +260,7 @@ def einsum(*operands, out=None, optimize=False, **kwargs):
 @composite(np.dot)
 def dot(a, b, out=None):
     """The product over the last axis of a and the last but one of b."""
+    a, b = _array(a), _array(b)
     na, nb = np.ndim(a), np.ndim(b)
     if na == 0 or nb == 0:
         return into(out, np.multiply(a, b))
@@ -306,12 +307,13 @@ def _ordered(x, axes):
 @composite(np.vdot)
 def vdot(a, b):
     """Σ conj(a) b over all entries."""
-    return np.matmul(conjugate(np.ravel(a)), np.ravel(b))
+    return np.matmul(conjugate(np.ravel(_array(a))), np.ravel(_array(b)))
 
 
 @composite(np.inner)
 def inner(a, b):
     """The sum over the last axes (without a conjugate)."""
+    a, b = _array(a), _array(b)
     na, nb = np.ndim(a), np.ndim(b)
     if na == 0 or nb == 0:
         return np.multiply(a, b)
