@@ -41,6 +41,7 @@ __all__ = [
     "pull_push",
     "push",
     "simd",
+    "sweep",
     "symmetric_product",
 ]
 
@@ -64,9 +65,10 @@ def _idle_threads_sleep():
 
 
 with _idle_threads_sleep():
-    from mercer import _cholesky, _dual, _gram, _nearest
+    from mercer import _cholesky, _dual, _gram, _nearest, _sweep
 
 isa, isas, openmp = _gram.isa, _gram.isas, _gram.openmp
+sweep = _sweep
 
 if (_forced := os.environ.get("MERCER_ISA")) and _forced != isa():
     warnings.warn(

@@ -11,6 +11,8 @@ The way through: a call (``derivative``, ``second_order``) makes a level, runs t
 (``trace``), whose operations find their rules (``rules_*``), and sweeps the tape (``sweep``).
 """
 
+import numpy as np
+
 from mercer.autodiff import (  # noqa: F401
     array_methods,
     rules_bessel,
@@ -40,7 +42,20 @@ from mercer.autodiff.extend import custom_rule, primitive, stop_gradient
 from mercer.autodiff.implicit import argmin, fixed_point, implicit_root
 from mercer.autodiff.matrix_functions import inverse_sqrt, symmetric_function
 from mercer.autodiff.programs import linear_program, quadratic_program
+from mercer.autodiff.rules import scale
 from mercer.autodiff.second_order import hessian, hvp, second_directional
+from mercer.autodiff.trace import UFUNCS, define_operators
+
+define_operators(
+    add=UFUNCS[np.add],
+    subtract=UFUNCS[np.subtract],
+    multiply=UFUNCS[np.multiply],
+    divide=UFUNCS[np.true_divide],
+    power=UFUNCS[np.power],
+    negative=UFUNCS[np.negative],
+    scale=scale,
+    getitem=array_methods.getitem,
+)
 
 __all__ = [
     "argmin",

@@ -12,7 +12,7 @@ from scipy.sparse import csc_array
 
 from mercer.autodiff.errors import TraceValueError, trace_error
 from mercer.autodiff.rules import Primitive, cast, unbroadcast
-from mercer.autodiff.trace import METHODS, PROPERTIES, Traced, adopt, apply, fresh, plain
+from mercer.autodiff.trace import METHODS, PROPERTIES, Like, Traced, adopt, apply, fresh, is_basic, plain
 
 
 def shape_of(x):
@@ -32,18 +32,6 @@ def ndim_of(x):
 
 
 # -- indexing -------------------------------------------------------------------------------------------
-
-
-def is_basic(index):
-    """Whether an index makes a view (NumPy's basic indexing)."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return all(
-        part is None
-        or part is Ellipsis
-        or isinstance(part, slice | np.integer)
-        or (isinstance(part, int) and not isinstance(part, bool))
-        for part in parts
-    )
 
 
 def _led(index, n_lead):
@@ -135,17 +123,8 @@ scatter = Primitive(
         )
     ],
     vjp=[lambda g, ans, x, index, shape, lead: cast(read(g, index, ndim_of(g) - len(shape)), x)],
-    batched=True,
+    batched=True, linear=True,
 )
-
-
-class Like:
-    """The shape and type of an array, without its entries."""
-
-    __slots__ = ("dtype", "ndim", "shape")
-
-    def __init__(self, x):
-        self.shape, self.dtype, self.ndim = shape_of(x), x.dtype, ndim_of(x)
 
 
 x_like = Like
@@ -165,7 +144,7 @@ getitem = Primitive(
     name="x[index]",
     jvp=[lambda t, ans, x, index: read(t, index, ndim_of(t) - ndim_of(x))],
     vjp=[_getitem_vjp],
-    batched=True,
+    batched=True, linear=True,
 )
 
 
@@ -222,7 +201,7 @@ def _setitem_vjp(g, ans, needed, x, value, index):
     return to_x, to_value, None
 
 
-setitem = Primitive(_setitem, name="x[index] = value", jvp=_setitem_jvp, vjp=_setitem_vjp, batched=True)
+setitem = Primitive(_setitem, name="x[index] = value", jvp=_setitem_jvp, vjp=_setitem_vjp, batched=True, linear=True)
 
 
 def _index_of(index):

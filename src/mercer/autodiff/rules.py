@@ -16,122 +16,26 @@ local slope is infinite (:data:`scale`).
 import numpy as np
 
 from mercer.autodiff.errors import trace_error
-from mercer.autodiff.trace import FUNCTIONS, UFUNCS, Tape, Traced, apply, np_like, plain
+from mercer.autodiff.trace import (
+    ERRORS,
+    FUNCTIONS,
+    OPCODES,
+    UFUNCS,
+    Primitive,
+    Tape,
+    Traced,
+    backward,
+    cast,
+    plain,
+    scale_plain,
+    unbroadcast,
+)
 
 __all__ = ["Primitive", "cast", "composite", "define", "elementwise", "no_derivative", "scale", "unbroadcast"]
 
 
-class Primitive:
-    """A function with a derivative rule.
-
-    Parameters
-    ----------
-    fun : callable
-        Computes the value from plain arrays.
-    jvp, vjp : see :func:`define`
-    name : str
-        For messages.
-    batched : bool
-        Whether `jvp` and `vjp` take tangents and cotangents with one more leading axis, a direction each;
-        if not, they are called once for each direction.
-    view : bool
-        Whether NumPy returns a view of the first argument.
-    """
-
-    __slots__ = ("batched", "fun", "jvp", "name", "view", "vjp")
-
-    def __init__(self, fun, jvp=None, vjp=None, *, name=None, batched=False, view=False):
-        self.fun, self.jvp, self.vjp = fun, jvp, vjp
-        self.name = name or getattr(fun, "__name__", repr(fun))
-        self.batched, self.view = batched, view
-
-    def __repr__(self):
-        return f"<primitive {self.name}>"
-
-    def __call__(self, *args, **kwargs):
-        return apply(self, args, kwargs)
-
-    def push(self, tangents, ans, args, kwargs, chunk):
-        """Return the tangent of the answer (a tuple if that is one), None where it is zero.
-
-        `tangents` has None for each zero; with `chunk` they have a leading axis of that length.
-        """
-        with np.errstate(all="ignore"):
-            if chunk is None or self.batched:
-                return self._push(tangents, ans, args, kwargs)
-            return _joined(
-                self._push([None if t is None else t[i] for t in tangents], ans, args, kwargs)
-                for i in range(chunk)
-            )
-
-    def pull(self, cotangent, ans, args, kwargs, needed, chunk):
-        """Return a cotangent (or None for zero) for each argument that is `needed`.
-
-        `cotangent` is an array, or for a tuple of outputs a tuple with None for each zero.
-        """
-        if chunk is None or self.batched:
-            return self._pull(cotangent, ans, args, kwargs, needed)
-        several = isinstance(cotangent, tuple)
-        return _joined(
-            tuple(
-                self._pull(
-                    tuple(None if g is None else g[i] for g in cotangent) if several else cotangent[i],
-                    ans,
-                    args,
-                    kwargs,
-                    needed,
-                )
-            )
-            for i in range(chunk)
-        )
-
-    def _push(self, tangents, ans, args, kwargs):
-        if self.jvp is None:
-            return _transposed_pull(self, tangents, ans, args, kwargs)
-        if callable(self.jvp):
-            return self.jvp(tangents, ans, *args, **kwargs)
-        total = None
-        for rule, tangent in zip(self.jvp, tangents, strict=False):
-            if tangent is not None and rule is not None:
-                term = rule(tangent, ans, *args, **kwargs)
-                total = term if total is None else _added(total, term)
-        return total
-
-    def _pull(self, cotangent, ans, args, kwargs, needed):
-        if self.vjp is None:
-            return _transposed_push(self, cotangent, ans, args, kwargs, needed)
-        if callable(self.vjp):
-            return self.vjp(cotangent, ans, needed, *args, **kwargs)
-        return [
-            rule(cotangent, ans, *args, **kwargs) if need and rule is not None else None
-            for rule, need in zip(self.vjp, needed, strict=False)
-        ]
-
-
-def _added(a, b):
-    """Return the sum of two tangents, entry by entry for tuples, None being zero."""
-    if isinstance(a, tuple):
-        return tuple(_added(x, y) for x, y in zip(a, b, strict=True))
-    if a is None or b is None:
-        return b if a is None else a
-    return a + b
-
-
-def _joined(results):
-    """Stack what the directions gave: arrays, None, or tuples of these."""
-    results = list(results)
-    if isinstance(results[0], tuple | list):
-        return tuple(_joined(column) for column in zip(*results, strict=True))
-    present = next((r for r in results if r is not None), None)
-    if present is None:
-        return None
-    return np.stack([np.zeros_like(present) if r is None else r for r in results])
-
-
 def _transposed_pull(primitive, tangents, ans, args, kwargs):
     """Return the pushforward of a primitive that has a pullback only: the transpose of a linear map."""
-    from mercer.autodiff.sweep import backward
-
     tape = Tape()
     needed = [t is not None for t in tangents]
     outputs = ans if isinstance(ans, tuple) else (ans,)
@@ -148,8 +52,6 @@ def _transposed_pull(primitive, tangents, ans, args, kwargs):
 
 def _transposed_push(primitive, cotangent, ans, args, kwargs, needed):
     """Return the pullback of a primitive that has a pushforward only."""
-    from mercer.autodiff.sweep import backward
-
     tape = Tape()
     seeds = [tape.variable(np.zeros_like(a)) if need else None for a, need in zip(args, needed, strict=True)]
     with np.errstate(all="ignore"):
@@ -192,7 +94,7 @@ def define(fun, *, jvp=None, vjp=None, name=None, batched=False, view=False, han
     Primitive
         Called like `fun`, it takes traced and plain values.
     """
-    primitive = Primitive(fun, jvp, vjp, name=name, batched=batched, view=view)
+    primitive = Primitive(fun, jvp, vjp, name=name, batched=batched, view=view, linear=jvp == "linear")
     if jvp == "linear":
         primitive.jvp = [lambda t, ans, x, *rest, **kwargs: primitive(t, *rest, **kwargs)]
     handled = handles or fun
@@ -214,118 +116,42 @@ def elementwise(fun, *partials, name=None, handles=None):
     -------
     Primitive
     """
-    primitive = Elementwise(fun, partials, name=name)
+    primitive = Primitive(fun, name=name, batched=True, partials=partials, opcode=OPCODES.get(fun, 0))
     handled = handles or fun
     (UFUNCS if isinstance(handled, np.ufunc) else FUNCTIONS)[handled] = primitive
     return primitive
 
 
-class Elementwise(Primitive):
-    """An elementwise function: both modes from one partial derivative for each argument."""
-
-    __slots__ = ("partials",)
-
-    def __init__(self, fun, partials, name=None):
-        super().__init__(fun, name=name, batched=True)
-        self.partials = partials
-
-    def push(self, tangents, ans, args, kwargs, chunk):
-        total, shape = None, np.shape(ans)
-        lead = () if chunk is None else (chunk,)
-        with np.errstate(all="ignore"):
-            for partial, tangent, x in zip(self.partials, tangents, args, strict=True):
-                if tangent is None or partial is None:
-                    continue
-                missing = len(shape) - np.ndim(x)
-                if lead and missing:
-                    tangent = np.reshape(tangent, (*lead, *(1,) * missing, *np.shape(x)))
-                term = _times(tangent, partial, ans, args)
-                total = term if total is None else total + term
-        if total is not None and np.shape(total) != lead + shape:
-            total = np.broadcast_to(total, lead + shape)
-        return cast(total, ans)
-
-    def pull(self, cotangent, ans, args, kwargs, needed, chunk):
-        result = []
-        with np.errstate(all="ignore"):
-            for partial, need, x in zip(self.partials, needed, args, strict=True):
-                if need and partial is not None:
-                    result.append(unbroadcast(_times(cotangent, partial, ans, args, conj=True), x, chunk))
-                else:
-                    result.append(None)
-        return result
+#: ``scale(t, slope)``: the product in which a zero of `t` stays zero whatever the slope.
+scale = Primitive(scale_plain, name="scale", batched=True, partials=(), opcode=OPCODES["scale"])
 
 
-def _times(t, partial, ans, args, conj=False):
-    if partial is _factor:  # what was masked stays so in the next derivative; the finite rest has further ones
-        masked = np.equal(plain(args[0]), 0) & ~np.isfinite(plain(t))
-        if np.any(masked):
-            t = np.where(masked, 0, t)
-    if callable(partial):
-        slope = partial(ans, *args)
-        return scale(t, np.conj(slope) if conj and slope_is_complex(slope) else slope)
-    return t if partial == 1 else -t if partial == -1 else t * partial
-
-
-def slope_is_complex(slope):
-    return np_like(slope).dtype.kind == "c"
-
-
-def _scale(t, slope):
-    """t · slope, where a zero of t stays zero even if the slope is infinite or not a number."""
-    with np.errstate(all="ignore"):
-        out = t * slope
-        if not np.isfinite(np.sum(out)):
-            out = np.where(np.equal(t, 0), np.zeros((), out.dtype), out)[()]
-    return out
-
-
-def _factor(ans, t, s):
+def _zero_stays(ans, t, s):
     return t
 
 
-#: ``scale(t, slope)``: the product in which a zero of `t` stays zero whatever the slope.
-scale = Elementwise(_scale, (), name="scale")
-scale.partials = (lambda ans, t, s: s, _factor)
+scale.partials = (lambda ans, t, s: s, _zero_stays)
 
 
-def unbroadcast(g, like, chunk=None):
-    """Return the cotangent of an argument from that of what it was broadcast to (the sum over copies).
-
-    Parameters
-    ----------
-    g : array of shape (*lead, …)
-        `lead` is one axis if `chunk` is given.
-    like : the argument, or anything with its shape and dtype
-
-    Returns
-    -------
-    array of shape (*lead, *like.shape), of the argument's type (its real part if the argument is real).
-    """
-    lead = 0 if chunk is None else 1
-    shape, have = np.shape(like), np.shape(g)[lead:]
-    if shape != have:
-        extra = len(have) - len(shape)
-        axes = tuple(range(lead, lead + extra)) + tuple(
-            lead + extra + i for i, n in enumerate(shape) if n == 1 and have[extra + i] != 1
-        )
-        if axes:
-            g = np.sum(g, axis=axes, keepdims=True)
-        if extra:
-            g = np.reshape(g, np.shape(g)[:lead] + shape)
-    return cast(g, like)
-
-
-def cast(g, like):
-    """Return a cotangent in the floating type of the argument it belongs to."""
-    if g is None:
+def _second_slope(primitive, t, x, c, u):
+    """Return t · f''(x) · u of an elementwise function f of one argument, by a tape of its own."""
+    if not callable(primitive.partials[0]):
         return None
-    have, want = np_like(g).dtype, np_like(like).dtype
-    if have == want or want.kind not in "fc":
-        return g
-    if have.kind == "c" and want.kind == "f":
-        g = np.real(g)
-    return g if np_like(g).dtype == want else g.astype(want)
+    tape = Tape()
+    v = tape.variable(x)
+    args = (v,) if c is None else (v, c)
+    slope = primitive.partials[0](primitive(*args), *args)
+    tape.open = False
+    if not isinstance(slope, Traced) or slope.level is not tape:
+        return None
+    (second,) = backward(tape, [(slope.slot, np.ones_like(x))], [v.slot])
+    return scale(u, scale(t, second))
+
+
+# What the compiled part calls back for.
+ERRORS["transposed pull"] = _transposed_pull
+ERRORS["transposed push"] = _transposed_push
+ERRORS["second slope"] = _second_slope
 
 
 def composite(*functions):
@@ -341,8 +167,6 @@ def composite(*functions):
 
 def no_derivative(*functions):
     """Register functions whose derivative is zero wherever it exists: they see plain values."""
-    from mercer.autodiff.trace import plain
-
     def stripped(item):
         if isinstance(item, Traced):
             return plain(item)

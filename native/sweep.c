@@ -1,0 +1,181 @@
+#include "sweep.h"
+
+#include <math.h>
+#include <string.h>
+
+/* One line an operation: slope f'(x), second slope f''(x), with r = f(x); values are NumPy's own. */
+#define UNARY(X)                                                                                            \
+    X(NEGATIVE, -1.0, 0.0) \
+    X(SIN, cos(x), -r) \
+    X(COS, -sin(x), -r) \
+    X(TAN, 1.0 + r * r, 2.0 * r * (1.0 + r * r)) \
+    X(EXP, r, r) \
+    X(EXPM1, exp(x), exp(x)) \
+    X(LOG, 1.0 / x, -1.0 / (x * x)) \
+    X(LOG1P, 1.0 / (1.0 + x), -1.0 / ((1.0 + x) * (1.0 + x))) \
+    X(SQRT, 0.5 / r, -0.25 / (x * r)) \
+    X(SQUARE, 2.0 * x, 2.0) \
+    X(RECIPROCAL, -r * r, 2.0 * r * r * r) \
+    X(TANH, 1.0 - r * r, -2.0 * r * (1.0 - r * r)) \
+    X(SINH, cosh(x), r) \
+    X(COSH, sinh(x), r) \
+    X(ARCTAN, 1.0 / (1.0 + x * x), -2.0 * x / ((1.0 + x * x) * (1.0 + x * x))) \
+    X(ABSOLUTE, (double)((x > 0.0) - (x < 0.0)), 0.0) \
+    X(POWER_BY, c == 0.0 ? 0.0 : c * raised(x, c - 1.0), \
+      c == 0.0 || c == 1.0 ? 0.0 : c * (c - 1.0) * raised(x, c - 2.0))
+
+/* The share of an extremum: ties are split, and what is not a number is what was returned. */
+#define MORE(WINS, SELF) (WINS || SELF != SELF ? 1.0 : x == y ? 0.5 : 0.0)
+
+/* x op y, and the slopes in x and in y. */
+#define BINARY(X)                                                                                           \
+    X(ADD, x + y, 1.0, 1.0)                                                                                 \
+    X(SUBTRACT, x - y, 1.0, -1.0)                                                                           \
+    X(MULTIPLY, x *y, y, x)                                                                                 \
+    X(DIVIDE, x / y, 1.0 / y, -r / y)                                                                       \
+    X(MAXIMUM, x >= y || x != x ? x : y, MORE(x > y, x), x == x ? MORE(y > x, y) : 0.0)          \
+    X(MINIMUM, x <= y || x != x ? x : y, MORE(x < y, x), x == x ? MORE(y < x, y) : 0.0)          \
+    X(SCALE, x == 0.0 ? 0.0 : x * y, y, x)
+
+/* Squares and cubes as products, which is what NumPy computes for squares. */
+static inline double raised(double x, double c)
+{
+    return c == 2.0 ? x * x : c == 1.0 ? x : c == 0.0 ? 1.0 : c == 3.0 ? x * x * x : pow(x, c);
+}
+
+void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *restrict x_,
+                          const double *restrict r_, double c, double *out)
+{
+    (void)c;
+    switch (op) {
+#define CASE(NAME, SLOPE, SECOND)                                                                    \
+    case MERCER_##NAME:                                                                                     \
+        if (lead == 1) {                                                                                    \
+            for (ptrdiff_t i = 0; i < n; i++) {                                                             \
+                const double x = x_[i], r = r_[i], a = t[i];                                                \
+                (void)x, (void)r;                                                                           \
+                out[i] = a == 0.0 ? 0.0 : a * (SLOPE);                                                      \
+            }                                                                                               \
+            break;                                                                                          \
+        }                                                                                                   \
+        for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
+            const double x = x_[i], r = r_[i], slope = SLOPE;                                               \
+            (void)x, (void)r;                                                                               \
+            for (ptrdiff_t k = 0; k < lead; k++)                                                            \
+                out[k * n + i] = t[k * n + i] == 0.0 ? 0.0 : t[k * n + i] * slope;                          \
+        }                                                                                                   \
+        break;
+        UNARY(CASE)
+#undef CASE
+    }
+}
+
+void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t, const double *x_,
+                       const double *r_, double c, const double *u, double *out)
+{
+    (void)c;
+    switch (op) {
+#define CASE(NAME, SLOPE, SECOND)                                                                    \
+    case MERCER_##NAME:                                                                                     \
+        for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
+            const double x = x_[i], r = r_[i], slope = SLOPE, second = t[i] == 0.0 ? 0.0 : t[i] * (SECOND); \
+            (void)x, (void)r;                                                                               \
+            for (ptrdiff_t k = 0; k < lead; k++) {                                                          \
+                const double a = s ? s[k * n + i] : 0.0, b = u ? u[k * n + i] : 0.0;                        \
+                out[k * n + i] = (a == 0.0 ? 0.0 : a * slope) + (b == 0.0 ? 0.0 : b * second);              \
+            }                                                                                               \
+        }                                                                                                   \
+        break;
+        UNARY(CASE)
+#undef CASE
+    }
+}
+
+void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *restrict t,
+                         const double *restrict slope, double *restrict out)
+{
+    for (ptrdiff_t k = 0; k < lead; k++)
+        for (ptrdiff_t i = 0; i < n; i++)
+            out[k * n + i] = t[k * n + i] == 0.0 ? 0.0 : sign * t[k * n + i] * slope[i];
+}
+
+/* 0 * t is 0 for finite t and NaN otherwise, so its sum tells whether all were finite. */
+int mercer_binary(int op, ptrdiff_t n, const double *x_, int x_step, const double *y_, int y_step,
+                  double *restrict out)
+{
+    double bad = 0.0;
+    switch (op) {
+#define LOOP(VALUE, XI, YI)                                                                                 \
+    for (ptrdiff_t i = 0; i < n; i++) {                                                                     \
+        const double x = x_[XI], y = y_[YI];                                                                \
+        out[i] = VALUE;                                                                                     \
+    }
+#define CASE(NAME, VALUE, IN_X, IN_Y)                                                                       \
+    case MERCER_##NAME:                                                                                     \
+        if (x_step && y_step)                                                                               \
+            LOOP(VALUE, i, i)                                                                               \
+        else if (x_step)                                                                                    \
+            LOOP(VALUE, i, 0)                                                                               \
+        else                                                                                                \
+            LOOP(VALUE, 0, i *y_step)                                                                       \
+        break;
+        BINARY(CASE)
+#undef CASE
+#undef LOOP
+    }
+#pragma omp simd reduction(+ : bad)
+    for (ptrdiff_t i = 0; i < n; i++)
+        bad += 0.0 * out[i];
+    return bad == 0.0;
+}
+
+void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,
+                           const double *x_, int x_step, const double *y_, int y_step, const double *r_,
+                           double *restrict out)
+{
+    switch (op) {
+#define LOOP(SLOPE)                                                                                         \
+    for (ptrdiff_t i = 0; i < n; i++) {                                                                     \
+        const double x = x_[i * x_step], y = y_[i * y_step], r = r_[i], slope = SLOPE;                      \
+        (void)x, (void)y, (void)r;                                                                          \
+        for (ptrdiff_t k = 0; k < lead; k++) {                                                              \
+            const double a = t_step ? t[k * n + i] : t[k];                                                  \
+            out[k * n + i] = a == 0.0 || (op == MERCER_SCALE && slope == 0.0) ? 0.0 : a * slope;            \
+        }                                                                                                   \
+    }
+#define CASE(NAME, VALUE, IN_X, IN_Y)                                                                       \
+    case MERCER_##NAME:                                                                                     \
+        if (which)                                                                                          \
+            LOOP(IN_Y)                                                                                      \
+        else                                                                                                \
+            LOOP(IN_X)                                                                                      \
+        break;
+        BINARY(CASE)
+#undef CASE
+#undef LOOP
+    }
+}
+
+void mercer_accumulate(ptrdiff_t n, const double *restrict x, double *restrict out)
+{
+    for (ptrdiff_t i = 0; i < n; i++)
+        out[i] += x[i];
+}
+
+double mercer_sum(ptrdiff_t n, const double *x)
+{
+    double s = 0.0;
+#pragma omp simd reduction(+ : s)
+    for (ptrdiff_t i = 0; i < n; i++)
+        s += x[i];
+    return s;
+}
+
+int mercer_all_finite(ptrdiff_t n, const double *x)
+{
+    double bad = 0.0;
+#pragma omp simd reduction(+ : bad)
+    for (ptrdiff_t i = 0; i < n; i++)
+        bad += 0.0 * x[i];
+    return bad == 0.0;
+}

@@ -1,0 +1,60 @@
+/* Elementwise operations of the tape on float64: values, and products with their slopes.
+
+A slope product is t * f'(x), in which a zero of t stays zero whatever the slope. The same loop serves
+pushforwards (t is a tangent) and pullbacks (t is a cotangent). Vectors of the same length, or numbers
+(step 0). `lead` slope products share one x: t has that many rows. */
+#ifndef MERCER_SWEEP_H
+#define MERCER_SWEEP_H
+
+#include <stddef.h>
+
+enum {
+    MERCER_NEGATIVE = 1,
+    MERCER_SIN,
+    MERCER_COS,
+    MERCER_TAN,
+    MERCER_EXP,
+    MERCER_EXPM1,
+    MERCER_LOG,
+    MERCER_LOG1P,
+    MERCER_SQRT,
+    MERCER_SQUARE,
+    MERCER_RECIPROCAL,
+    MERCER_TANH,
+    MERCER_SINH,
+    MERCER_COSH,
+    MERCER_ARCTAN,
+    MERCER_ABSOLUTE,
+    MERCER_POWER_BY, /* x ** c for one number c */
+    MERCER_N_UNARY,
+    MERCER_ADD = 64,
+    MERCER_SUBTRACT,
+    MERCER_MULTIPLY,
+    MERCER_DIVIDE,
+    MERCER_MAXIMUM,
+    MERCER_MINIMUM,
+    MERCER_SCALE, /* x y, where a zero of x stays zero */
+    MERCER_N_OPCODES
+};
+
+/* out[i, j] = t[i, j] * f'(x[j]), r = f(x). */
+void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *x,
+                          const double *r, double c, double *out);
+/* out[i, j] = s[i, j] * f'(x[j]) + t[j] * f''(x[j]) * u[i, j]; s or u may be NULL (zero). */
+void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t, const double *x,
+                       const double *r, double c, const double *u, double *out);
+/* out = x op y; returns whether all of it is finite. */
+int mercer_binary(int op, ptrdiff_t n, const double *x, int x_step, const double *y, int y_step, double *out);
+/* out[i, j] = t[i, j] * the slope in the first (0) or second (1) argument; t has step 0 or 1 in j. */
+void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,
+                           const double *x, int x_step, const double *y, int y_step, const double *r,
+                           double *out);
+/* out[i, j] = sign * t[i, j] * slope[j], zeros of t staying zero. */
+void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
+                         double *out);
+/* out += x */
+void mercer_accumulate(ptrdiff_t n, const double *x, double *out);
+int mercer_all_finite(ptrdiff_t n, const double *x);
+double mercer_sum(ptrdiff_t n, const double *x);
+
+#endif
