@@ -50,13 +50,18 @@ cdef extern from "sweep.h" nogil:
                                const double *x, int x_step, const double *y, int y_step, const double *r,
                                double *out) noexcept
     void mercer_accumulate(ptrdiff_t n, const double *x, double *out) noexcept
+    void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
+                      const double *x, int x_step, const double *y, int y_step, const double *r,
+                      double *out) noexcept
     void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
                              double *out) noexcept
     double mercer_sum(ptrdiff_t n, const double *x) noexcept
+    unsigned long long mercer_checksum(ptrdiff_t n_bytes, const char *bytes) noexcept
     int mercer_all_finite(ptrdiff_t n, const double *x) noexcept
 
 # Above these lengths NumPy's own vector loops are at least as fast: for cheap operations, and for those of libm.
 cdef enum:
+    COPIED_UP_TO = 16384  # bytes
     CHEAP_UP_TO = 16384
     LIBM_UP_TO = 96
 
@@ -71,6 +76,10 @@ CREATION = {}
 #: name -> how an error is made; autodiff.trace registers these.
 ERRORS = {}
 
+cdef dict _ufuncs = UFUNCS
+cdef dict _functions = FUNCTIONS
+# Their operators mean something else than those of arrays.
+cdef tuple _OTHER_ARITHMETIC = (np.matrix, np.ma.MaskedArray)
 cdef object _errstate = np.errstate
 cdef object _add = np.add
 cdef object _add_reduce = np.add.reduce
@@ -105,17 +114,21 @@ cdef class Tape(Level):
     variables, so there are no cycles, and lists end without recursion however long the chain is.
     """
 
-    cdef list primitives, args, kwargs, answers
+    # An operation of sweep.h keeps its operands in `args` and `seconds`, others a tuple in `args`: fewer
+    # objects for the collector to look through.
+    cdef list primitives, args, seconds, kwargs, answers
     cdef int32_t *parents      # of all records, one after another
     cdef Py_ssize_t *first     # of each record: where its parents begin
     cdef int32_t *slots        # of each record: the slot of its (first) output
     cdef int32_t *outputs      # of each record: 0 for an array, or how many a tuple has
     cdef Py_ssize_t n_records, n_parents, room_records, room_parents
+    cdef list guards           # (array of the caller's, checksum): what must not have changed when it is used
     cdef readonly Py_ssize_t n_slots
 
     def __cinit__(self):
         self.is_tape = True
-        self.primitives, self.args, self.kwargs, self.answers = [], [], [], []
+        self.primitives, self.args, self.seconds, self.kwargs, self.answers = [], [], [], [], []
+        self.guards = []
 
     def __dealloc__(self):
         free(self.parents)
@@ -131,7 +144,7 @@ cdef class Tape(Level):
         """The records as tuples (primitive, args, kwargs, parents, answer, slot, number of outputs)."""
         return [
             (
-                self.primitives[i], self.args[i], self.kwargs[i],
+                self.primitives[i], operands(self, i), self.kwargs[i] or {},
                 [self.parents[j] for j in range(self.first[i], self.first[i + 1])],
                 self.answers[i], self.slots[i], self.outputs[i],
             )
@@ -147,7 +160,8 @@ cdef class Tape(Level):
         """Return a value on which nothing depends yet, to be assigned into."""
         return self.variable(value)
 
-    cdef int begin(self, Primitive primitive, tuple args, dict kwargs, object answer, int outputs) except -1:
+    cdef int begin(self, Primitive primitive, object args, object second, dict kwargs, object answer,
+                   int outputs) except -1:
         """Write a record whose parents follow by `parent`."""
         cdef Py_ssize_t n = self.n_records
         if n + 1 >= self.room_records:
@@ -159,6 +173,7 @@ cdef class Tape(Level):
                 self.first[0] = 0
         self.primitives.append(primitive)
         self.args.append(args)
+        self.seconds.append(second)
         self.kwargs.append(kwargs)
         self.answers.append(answer)
         self.slots[n] = <int32_t>self.n_slots
@@ -177,16 +192,50 @@ cdef class Tape(Level):
         self.first[self.n_records] = self.n_parents
         return 0
 
+    cdef object kept(self, object x):
+        """Return an operand that is not of this tape so that the caller's later changes do not reach it.
+
+        Small arrays are copied; of larger ones a checksum says at the sweep whether they have changed.
+        """
+        cdef cnp.ndarray a
+        if isinstance(x, Traced):
+            return traced((<Traced>x).value, (<Traced>x).level, (<Traced>x).slot, (<Traced>x).tangent)
+        if type(x) is cnp.ndarray:
+            a = <cnp.ndarray>x
+            if cnp.PyArray_NBYTES(a) <= COPIED_UP_TO:
+                return x.copy()
+            if x.base is not None or cnp.PyArray_ISWRITEABLE(a):
+                self.guards.append((x, checksum(x)))
+        return x
+
+    cdef int check_guards(self) except -1:
+        for x, before in self.guards:
+            if checksum(x) != before:
+                raise ERRORS["changed"](x)
+        return 0
+
     cdef object record(self, Primitive primitive, tuple args, tuple raw, dict kwargs, object answer):
-        cdef Py_ssize_t i, slot = self.n_slots
+        cdef Py_ssize_t i, slot
         cdef tuple kept
+        cdef bint others = False
+        for i in range(len(args)):
+            if not (isinstance(args[i], Traced) and (<Traced>args[i]).level is self) \
+                    and (isinstance(args[i], Traced) or type(args[i]) is cnp.ndarray):
+                others = True
+        if others:
+            raw = tuple([
+                b if isinstance(a, Traced) and (<Traced>a).level is self else self.kept(b) for a, b in zip(args, raw)
+            ])
         if isinstance(answer, tuple):
-            self.begin(primitive, raw, kwargs, answer, <int>len(answer))
+            self.begin(primitive, raw, None, kwargs, answer, <int>len(answer))
+        elif primitive.opcode:
+            self.begin(primitive, raw[0], raw[1] if len(raw) > 1 else None, None, answer, 0)
         elif primitive.linear:
-            kept = (Like(raw[0]), *raw[1:])
-            self.begin(primitive, kept, kwargs, Like(answer), 0)
+            kept, like = (Like(raw[0]), *raw[1:]), Like(answer)
+            self.begin(primitive, kept, None, kwargs, like, 0)
         else:
-            self.begin(primitive, raw, kwargs, answer, 0)
+            self.begin(primitive, raw, None, kwargs, answer, 0)
+        slot = self.slots[self.n_records - 1]
         for a in args:
             self.parent((<Traced>a).slot if isinstance(a, Traced) and (<Traced>a).level is self else -1)
         if not isinstance(answer, tuple):
@@ -195,6 +244,29 @@ cdef class Tape(Level):
             answer,
             [traced(a, self, slot + i, None) if is_differentiable(a) else a for i, a in enumerate(answer)],
         )
+
+
+def snapshot(x):
+    """Return a value that later assignments to `x` do not reach."""
+    if isinstance(x, Traced):
+        fresh(<Traced>x)
+        return traced((<Traced>x).value, (<Traced>x).level, (<Traced>x).slot, (<Traced>x).tangent)
+    return x.copy() if type(x) is cnp.ndarray else x
+
+
+cdef object checksum(object x):
+    """Return a number that tells whether the entries of an array have changed."""
+    cdef cnp.ndarray a = np.ascontiguousarray(x)
+    if cnp.PyArray_TYPE(a) == cnp.NPY_OBJECT:
+        return 0
+    return mercer_checksum(cnp.PyArray_NBYTES(a), <const char *>cnp.PyArray_DATA(a))
+
+
+cdef tuple operands(Tape tape, Py_ssize_t i):
+    """Return the arguments of a record."""
+    if (<Primitive>tape.primitives[i]).opcode:
+        return (tape.args[i],) if tape.seconds[i] is None else (tape.args[i], tape.seconds[i])
+    return <tuple>tape.args[i]
 
 
 cdef void *_grown(void *memory, size_t size) except NULL:
@@ -425,18 +497,19 @@ cdef class Traced:
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         if method == "__call__" and not kwargs:
-            rule = UFUNCS.get(ufunc)
+            rule = _ufuncs.get(ufunc)
             if rule is None:
                 raise ERRORS["no rule"](f"np.{ufunc.__name__}")
             if type(rule) is Primitive and (<Primitive>rule).opcode:
                 if len(inputs) == 1:
                     return operate1(<Primitive>rule, inputs[0], None)
-                return operate2(<Primitive>rule, inputs[0], inputs[1])
+                out = operator2(<Primitive>rule, inputs[0], inputs[1])
+                return apply(<Primitive>rule, inputs, {}) if out is NotImplemented else out
             return rule(*inputs)
         return UFUNC_METHODS[method](ufunc, *inputs, **kwargs)
 
     def __array_function__(self, func, types, args, kwargs):
-        rule = FUNCTIONS.get(func)
+        rule = _functions.get(func)
         if rule is None and func in CREATION:
             return CREATION[func](self, *args, **kwargs)
         if rule is None:
@@ -449,6 +522,8 @@ cdef class Traced:
         return rule(*args, **kwargs)
 
     def __getitem__(self, index):
+        if type(index) is int and self.ndim == 1:  # a number, not a view
+            return apply(GETITEM, (self,), {"index": index})
         return METHODS["__getitem__"](self, index)
 
     def __setitem__(self, index, value):
@@ -479,10 +554,10 @@ cdef class Traced:
         return operator2(DIVIDE, other, self)
 
     def __pow__(self, other, modulo):
-        return operator2(POWER, self, other)
+        return operator2(POWER, self, other) if modulo is None else NotImplemented
 
     def __rpow__(self, other, modulo):
-        return operator2(POWER, other, self)
+        return operator2(POWER, other, self) if modulo is None else NotImplemented
 
     def __neg__(self):
         return operate1(NEGATIVE, self, None)
@@ -767,6 +842,7 @@ cpdef object apply(Primitive primitive, tuple args, dict kwargs):
     """
     cdef Level top = None, level
     cdef Traced x
+    other = None
     for a in args:
         if isinstance(a, Traced):
             x = <Traced>a
@@ -775,10 +851,15 @@ cpdef object apply(Primitive primitive, tuple args, dict kwargs):
             level = x.level
             if top is None or level.order > top.order:
                 top = level
+        elif isinstance(a, cnp.ndarray):
+            if type(a) is not cnp.ndarray and isinstance(a, _OTHER_ARITHMETIC):
+                other = a
         elif isinstance(a, (list, tuple)) and _holds_traced(a):
             return apply(primitive, tuple([stacked(b) for b in args]), kwargs)
     if top is None:
         return primitive.fun(*args, **kwargs)
+    if other is not None:
+        raise ERRORS["subclass"](primitive.name, other)
     if not top.open:
         raise ERRORS["closed"](primitive.name)
     cdef list below = []
@@ -792,6 +873,8 @@ cpdef object apply(Primitive primitive, tuple args, dict kwargs):
     if isinstance(ans, Traced) and (<Traced>ans).level.order >= top.order:
         raise ERRORS["closure"](primitive.name)
     if not isinstance(ans, tuple) and not is_differentiable(ans):
+        if np_like(ans).dtype.kind == "O":
+            raise ERRORS["type"](primitive.name, ans)
         return ans
     if top.is_tape:
         out = (<Tape>top).record(primitive, args, raw, kwargs, ans)
@@ -916,6 +999,33 @@ cdef int find_loop(object ufunc, int opcode) except -1:
     return 0
 
 
+cdef int find_loop2(object ufunc, int opcode) except -1:
+    """Look up the loop of a ufunc of two float64 arguments."""
+    cdef cnp.ufunc u = <cnp.ufunc>ufunc
+    cdef int i
+    for i in range(u.ntypes):
+        if (u.types[3 * i] == cnp.NPY_DOUBLE and u.types[3 * i + 1] == cnp.NPY_DOUBLE
+                and u.types[3 * i + 2] == cnp.NPY_DOUBLE):
+            loops[opcode] = u.functions[i]
+            loop_data[opcode] = u.data[i] if u.data != NULL else NULL
+            break
+    return 0
+
+
+cdef inline bint run_binary(int opcode, Py_ssize_t n, const double *x, int x_step, const double *y, int y_step,
+                            double *out) noexcept:
+    """Compute an operation of two arguments; return whether all results are finite."""
+    cdef char *at[3]
+    cdef cnp.npy_intp size = n
+    cdef cnp.npy_intp steps[3]
+    if loops[opcode] == NULL:
+        return mercer_binary(opcode, n, x, x_step, y, y_step, out)
+    at[0], at[1], at[2] = <char *>x, <char *>y, <char *>out
+    steps[0], steps[1], steps[2] = x_step * sizeof(double), y_step * sizeof(double), sizeof(double)
+    loops[opcode](at, &size, steps, loop_data[opcode])
+    return mercer_all_finite(n, out)
+
+
 cdef inline bint run_loop(int opcode, Py_ssize_t n, const double *x, double *out) noexcept:
     """Compute a ufunc on n numbers; return whether all results are finite."""
     cdef char *at[2]
@@ -939,6 +1049,8 @@ cdef object value1(Primitive p, object x, object c):
             out = new_like(x)
             if run_loop(p.opcode, o.n, o.data, data_of(out)):
                 return out
+    elif c is not None and MERCER_IS_NUMBER(x):  # numbers have a power of their own
+        return x ** c
     elif c is not None and type(c) is int and c == 2 and read(x, &o):  # as NumPy does
         return value2(MULTIPLY, x, x)
     # NumPy says what it has to say of values that are not finite.
@@ -951,11 +1063,11 @@ cdef object value2(Primitive p, object x, object y):
     cdef double r
     if read(x, &a) and read(y, &b) and a.n <= CHEAP_UP_TO and b.n <= CHEAP_UP_TO:
         if not a.step and not b.step:
-            if mercer_binary(p.opcode, 1, a.data, 0, b.data, 0, &r):
+            if run_binary(p.opcode, 1, a.data, 0, b.data, 0, &r):
                 return mercer_number(r)
         elif not (a.step and b.step) or same_shape(x, y):
             out = new_like(x if a.step else y)
-            if mercer_binary(p.opcode, a.n if a.step else b.n, a.data, a.step, b.data, b.step, data_of(out)):
+            if run_binary(p.opcode, a.n if a.step else b.n, a.data, a.step, b.data, b.step, data_of(out)):
                 return out
     return p.fun(x, y)
 
@@ -964,10 +1076,10 @@ cdef object value2(Primitive p, object x, object y):
 
 
 cdef object operator2(Primitive p, object x, object y):
-    if (isinstance(x, (list, tuple)) or isinstance(y, (list, tuple))
-            or _declines(y if isinstance(x, Traced) else x)):
-        return NotImplemented if _declines(y if isinstance(x, Traced) else x) else apply(p, (x, y), {})
-    return operate2(p, x, y)
+    other = y if isinstance(x, Traced) else x
+    if MERCER_IS_NUMBER(other) or isinstance(other, (Traced, int)) or type(other) is cnp.ndarray:
+        return operate2(p, x, y)
+    return NotImplemented if _declines(other) else apply(p, (x, y), {})
 
 
 cdef object operate1(Primitive p, object x, object c):
@@ -984,10 +1096,11 @@ cdef object operate1(Primitive p, object x, object c):
         raise ERRORS["closed"](p.name)
     below = t.value
     ans = operate1(p, below, c)
-    cdef tuple args = (below,) if c is None else (below, c)
+    if not is_differentiable(ans):
+        raise ERRORS["type"](p.name, ans)
     if t.level.is_tape:
         tape = <Tape>t.level
-        tape.begin(p, args, None, ans, 0)
+        tape.begin(p, below, c, None, ans, 0)
         tape.parent(t.slot)
         if c is not None:
             tape.parent(-1)
@@ -1032,13 +1145,15 @@ cdef object operate2(Primitive p, object x, object y):
     if ty is not None:
         y = ty.value
     ans = operate2(p, x, y)
+    if not is_differentiable(ans):
+        raise ERRORS["type"](p.name, ans)
     if top.is_tape:
         tape = <Tape>top
         if p.opcode == MERCER_ADD or p.opcode == MERCER_SUBTRACT:  # only shapes matter
             x, y = shaped(x, tx is not None), shaped(y, ty is not None)
-            tape.begin(p, (x, y), None, None, 0)
+            tape.begin(p, x, y, None, None, 0)
         else:
-            tape.begin(p, (x, y), None, ans, 0)
+            tape.begin(p, x if tx is not None else tape.kept(x), y if ty is not None else tape.kept(y), None, ans, 0)
         tape.parent(tx.slot if tx is not None else -1)
         tape.parent(ty.slot if ty is not None else -1)
         return traced(ans, tape, tape.n_slots - 1, None)
@@ -1049,9 +1164,9 @@ cdef object operate2(Primitive p, object x, object y):
 
 
 cdef inline object shaped(object x, bint needed):
-    """Return a number as it is, of an array its shape and type only (nothing if it is not needed)."""
+    """Return a number as it is, of an array its shape and type only (any number if it is not needed)."""
     if not needed:
-        return None
+        return 0.0
     return x if MERCER_IS_NUMBER(x) else Like(x)
 
 
@@ -1075,6 +1190,7 @@ cdef object slope_product(Primitive p, object t, object x, object r, object c, P
     top = top_of(t, x, r)
     if top is None:
         if (read(t, &a) and read(x, &o) and read(r, &b) and o.n == b.n and a.n == o.n * (lead if lead else 1)
+                and (a.step or not o.step)
                 and (c is None or read(c, &k))):
             if not a.step:
                 mercer_slope_product(p.opcode, 1, 1, a.data, o.data, b.data, k.number, &out_number)
@@ -1132,7 +1248,7 @@ cdef object slope_product_above(Primitive p, object t, object x, object r, objec
     ans = slope_product(p, t0, x0, r0, c, 0)
     if top.is_tape:
         tape = <Tape>top
-        tape.begin(slope_of(p), (t0, x0, r0, c), None, ans, 0)
+        tape.begin(slope_of(p), (t0, x0, r0, c), None, None, ans, 0)
         tape.parent((<Traced>t).slot if t0 is not t else -1)
         tape.parent((<Traced>x).slot if x0 is not x else -1)
         tape.parent(-1)
@@ -1154,8 +1270,9 @@ cdef object slope_push(Primitive p, object s, object t, object x, object r, obje
     k.number = 0.0
     a.data = v.data = NULL
     if (read(t, &b) and read(x, &o) and read(r, &q) and (c is None or read(c, &k))
-            and (s is None or (read(s, &a) and a.n == rows * o.n))
-            and (u is None or (read(u, &v) and v.n == rows * o.n))):
+            and b.step == o.step and q.step == o.step
+            and (s is None or (read(s, &a) and a.n == rows * o.n and (a.step or not o.step)))
+            and (u is None or (read(u, &v) and v.n == rows * o.n and (v.step or not o.step)))):
         like = u if s is None else s
         if not o.step and not lead:
             mercer_slope_push(p.opcode, 1, 1, a.data, b.data, o.data, q.data, k.number, v.data, &out_number)
@@ -1193,6 +1310,23 @@ cdef Primitive slope_of(Primitive p):
 
 cdef object push2(Primitive p, object s, object t, object x, object y, object r, Forward level):
     """Return the tangent of a binary operation; s and t are the tangents of x and y (None: zero)."""
+    cdef Operand a, b, o, q, v
+    cdef double number
+    if s is None and t is None:
+        return None
+    a.data = b.data = NULL
+    if not level.lead and read(x, &o) and read(y, &q) and read(r, &v) \
+            and (s is None or (read(s, &a) and (not a.step or a.n == v.n))) \
+            and (t is None or (read(t, &b) and (not b.step or b.n == v.n))) \
+            and (not o.step or o.n == v.n) and (not q.step or q.n == v.n):
+        if not v.step:
+            mercer_push2(p.opcode, 1, a.data, 0, b.data, 0, o.data, 0, q.data, 0, v.data, &number)
+            return mercer_number(number)
+        if v.n <= CHEAP_UP_TO and (not (o.step and q.step) or same_shape(x, y)):
+            out = new_like(r)
+            mercer_push2(p.opcode, v.n, a.data, a.step, b.data, b.step, o.data, o.step, q.data, q.step, v.data,
+                         data_of(out))
+            return out
     total = None
     if s is not None:
         total = slope_product2(p, 0, s, x, y, r, level.lead, x)
@@ -1378,6 +1512,8 @@ def unbroadcast(g, like, chunk=None):
         have = have[1:]
     if shape != have:
         extra = len(have) - len(shape)
+        if extra < 0:
+            raise ValueError(f"a cotangent of shape {have} cannot be that of an argument of shape {shape}")
         axes = [lead + i for i in range(extra)]
         for i in range(len(shape)):
             if shape[i] == 1 and have[extra + i] != 1:
@@ -1436,6 +1572,7 @@ def backward(Tape tape, list seeds, list inputs, chunk=None):
     cdef Primitive p
     for at, g in seeds:
         held[at] = g if held[at] is None else held[at] + g
+    tape.check_guards()
     with _errstate(all="ignore"):
         for i in range(tape.n_records - 1, -1, -1):
             slot = tape.slots[i]
@@ -1463,7 +1600,7 @@ def backward(Tape tape, list seeds, list inputs, chunk=None):
             needed = [tape.parents[j] >= 0 for j in range(begin, tape.first[i + 1])]
             kwargs = tape.kwargs[i]
             j = begin
-            for part in p.pull(g, tape.answers[i], tape.args[i], {} if kwargs is None else kwargs, needed, chunk):
+            for part in p.pull(g, tape.answers[i], operands(tape, i), {} if kwargs is None else kwargs, needed, chunk):
                 if part is not None and tape.parents[j] >= 0:
                     deposit(held, owned, tape.parents[j], part, False)
                 j += 1
@@ -1499,8 +1636,8 @@ cdef int put_back(Tape tape, Py_ssize_t i, object g, list held, bytearray owned)
         have = np.zeros(x.shape)
     elif isinstance(have, Traced) or type_number(have) != cnp.NPY_DOUBLE or MERCER_IS_NUMBER(have):
         return 0
-    elif not owned[parent]:
-        have = np.array(have)
+    elif not (owned[parent] and cnp.PyArray_ISCARRAY(<cnp.ndarray>have)):
+        have = np.array(have, np.float64)
     args = <tuple>tape.args[i]
     index = args[1] if len(args) > 1 else (<dict>tape.kwargs[i])["index"]
     if not is_basic(index):
@@ -1533,43 +1670,40 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
                         object chunk) except -1:
     """Pull a cotangent back through an operation that sweep.h knows."""
     cdef Operand a, o, q, k
-    cdef tuple args = <tuple>tape.args[i]
     cdef Py_ssize_t begin = tape.first[i], parent
     cdef Py_ssize_t lead = 0 if chunk is None else chunk
     cdef int which
-    r = tape.answers[i]
+    x, y, r = tape.args[i], tape.seconds[i], tape.answers[i]
+    if p.opcode == MERCER_POWER_BY and (tape.parents[begin + 1] >= 0 or not plain_number(y)):
+        parts = elementwise_pull(p, g, r, (x, y), (tape.parents[begin] >= 0, tape.parents[begin + 1] >= 0), chunk)
+        for which in range(2):
+            if parts[which] is not None:
+                deposit(held, owned, tape.parents[begin + which], parts[which], False)
+        return 0
     if p.opcode < MERCER_N_UNARY:
-        parent = tape.parents[begin]
-        if p.opcode == MERCER_POWER_BY and (len(args) < 2 or tape.parents[begin + 1] >= 0 or not plain_number(args[1])):
-            needed = [tape.parents[begin] >= 0, tape.parents[begin + 1] >= 0]
-            parts = elementwise_pull(p, g, r, args, needed, chunk)
-            for which in range(2):
-                if parts[which] is not None:
-                    deposit(held, owned, tape.parents[begin + which], parts[which], False)
-            return 0
         k.number = 0.0
-        if (g_is_owned and not lead and cnp.PyArray_CheckExact(g) and read(g, &a) and read(args[0], &o)
-                and read(r, &q) and a.n == o.n and a.n == q.n and (a.n <= LIBM_UP_TO or slope_is_cheap(p.opcode))
-                and (len(args) == 1 or read(args[1], &k))):
+        if (g_is_owned and not lead and cnp.PyArray_CheckExact(g) and read(g, &a) and read(x, &o) and read(r, &q)
+                and a.n == o.n and a.n == q.n and (a.n <= LIBM_UP_TO or slope_is_cheap(p.opcode))
+                and (y is None or read(y, &k))):
             mercer_slope_product(p.opcode, 1, a.n, a.data, o.data, q.data, k.number, <double *>a.data)
-            return deposit(held, owned, parent, g, True)
-        if real_of(g, args[0]):
-            part = slope_product(p, g, args[0], r, args[1] if len(args) > 1 else None, lead)
+            return deposit(held, owned, tape.parents[begin], g, True)
+        if real_of(g, x):
+            part = slope_product(p, g, x, r, y, lead)
         else:
-            part = elementwise_pull(p, g, r, args, (True, False)[:len(args)], chunk)[0]
-        return deposit(held, owned, parent, part, part is not g)
+            part = elementwise_pull(p, g, r, operands(tape, i), (True, False), chunk)[0]
+        return deposit(held, owned, tape.parents[begin], part, part is not g)
     for which in range(2):
         parent = tape.parents[begin + which]
         if parent < 0:
             continue
-        x = args[which]
-        if real_of(g, args[0]) and real_of(g, args[1]):
-            part = slope_product2(p, which, g, args[0], args[1], r, lead, r)
+        of = y if which else x
+        if real_of(g, x) and real_of(g, y):
+            part = slope_product2(p, which, g, x, y, r, lead, r)
             fresh_array = part is not g
-            if shape_of(part)[1 if lead else 0:] != shape_of(x) or not MERCER_IS_NUMBER(part):
-                part = summed(part, x, chunk)
+            if not MERCER_IS_NUMBER(part) or not MERCER_IS_NUMBER(of):
+                part = summed(part, of, chunk)
         else:
-            part = elementwise_pull(p, g, r, args, (which == 0, which == 1), chunk)[which]
+            part = elementwise_pull(p, g, r, (x, y), (which == 0, which == 1), chunk)[which]
             fresh_array = False
         deposit(held, owned, parent, part, fresh_array and not isinstance(part, Traced))
     return 0
@@ -1602,6 +1736,9 @@ OPCODES = {
 for _ufunc, _opcode in OPCODES.items():
     if _opcode < MERCER_POWER_BY:
         find_loop(_ufunc, _opcode)
+# Which zero of two comes out is NumPy's to say.
+find_loop2(np.maximum, OPCODES[np.maximum])
+find_loop2(np.minimum, OPCODES[np.minimum])
 
 
 def define_operators(**primitives):
@@ -1612,8 +1749,8 @@ def define_operators(**primitives):
     SCALE, GETITEM = primitives["scale"], primitives["getitem"]
 
 
-def spread(double value, tuple shape):
-    """Return an array of a shape full of one number."""
+def full(double value, tuple shape):
+    """Return an array of a shape full of one number, sooner than np.full does for small ones."""
     cdef cnp.ndarray out = np.empty(shape)
     cdef double *data = data_of(out)
     cdef Py_ssize_t i

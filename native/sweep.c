@@ -156,6 +156,34 @@ void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const
     }
 }
 
+void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step, const double *x_,
+                  int x_step, const double *y_, int y_step, const double *r_, double *restrict out)
+{
+    static const double zero = 0.0;
+    if (s == NULL) {
+        s = &zero;
+        s_step = 0;
+    }
+    if (t == NULL) {
+        t = &zero;
+        t_step = 0;
+    }
+    switch (op) {
+#define CASE(NAME, VALUE, IN_X, IN_Y)                                                                       \
+    case MERCER_##NAME:                                                                                     \
+        for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
+            const double x = x_[i * x_step], y = y_[i * y_step], r = r_[i];                                 \
+            const double a = s[i * s_step], b = t[i * t_step];                                              \
+            (void)x, (void)y, (void)r;                                                                      \
+            out[i] = (a == 0.0 ? 0.0 : a * (IN_X)) +                                                        \
+                     (b == 0.0 || (op == MERCER_SCALE && x == 0.0) ? 0.0 : b * (IN_Y));                     \
+        }                                                                                                   \
+        break;
+        BINARY(CASE)
+#undef CASE
+    }
+}
+
 void mercer_accumulate(ptrdiff_t n, const double *restrict x, double *restrict out)
 {
     for (ptrdiff_t i = 0; i < n; i++)
@@ -178,4 +206,22 @@ int mercer_all_finite(ptrdiff_t n, const double *x)
     for (ptrdiff_t i = 0; i < n; i++)
         bad += 0.0 * x[i];
     return bad == 0.0;
+}
+
+unsigned long long mercer_checksum(ptrdiff_t n_bytes, const char *bytes)
+{
+    enum { LANES = 4 };
+    unsigned long long lane[LANES] = {1, 2, 3, 4}, word[LANES];
+    const unsigned long long odd = 0x9E3779B97F4A7C15ULL;
+    ptrdiff_t i = 0;
+    for (; i + (ptrdiff_t)sizeof word <= n_bytes; i += (ptrdiff_t)sizeof word) {
+        memcpy(word, bytes + i, sizeof word);
+        for (int j = 0; j < LANES; j++)
+            lane[j] = (lane[j] ^ word[j]) * odd;
+    }
+    for (; i < n_bytes; i++)
+        lane[0] = (lane[0] ^ (unsigned char)bytes[i]) * odd;
+    for (int j = 1; j < LANES; j++)
+        lane[0] = (lane[0] ^ (lane[j] >> 7) ^ lane[j]) * odd;
+    return lane[0];
 }

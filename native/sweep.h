@@ -49,11 +49,16 @@ int mercer_binary(int op, ptrdiff_t n, const double *x, int x_step, const double
 void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,
                            const double *x, int x_step, const double *y, int y_step, const double *r,
                            double *out);
+/* out = s * the slope in x + t * the slope in y; s or t may be NULL (zero). */
+void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step, const double *x,
+                  int x_step, const double *y, int y_step, const double *r, double *out);
 /* out[i, j] = sign * t[i, j] * slope[j], zeros of t staying zero. */
 void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
                          double *out);
 /* out += x */
 void mercer_accumulate(ptrdiff_t n, const double *x, double *out);
+/* A number that changes with any bit of the memory, almost surely. */
+unsigned long long mercer_checksum(ptrdiff_t n_bytes, const char *bytes);
 int mercer_all_finite(ptrdiff_t n, const double *x);
 double mercer_sum(ptrdiff_t n, const double *x);
 

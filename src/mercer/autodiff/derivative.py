@@ -7,10 +7,14 @@ import numpy as np
 from mercer.autodiff.errors import made_clear, trace_error
 from mercer.autodiff.rules import cast
 from mercer.autodiff.sweep import backward
-from mercer.autodiff.trace import Forward, Tape, Traced, fresh, np_like
+from mercer.autodiff.trace import Forward, Tape, Traced, fresh, np_like, snapshot
 from mercer.autodiff.trees import flatten, leaf, unflatten
 
 __all__ = ["grad", "jacobian", "jvp", "value_and_grad", "vjp"]
+
+_ONE = np.float64(1.0)
+# An empty array has no directions; one of zeros finds the shapes.
+_NO_DIRECTION = [slice(0, 1)]
 
 
 class Linearised:
@@ -24,15 +28,17 @@ class Linearised:
 
     def __init__(self, f, leaves, structure, has_aux=False):
         self.tape = Tape()
-        self.leaves = leaves
+        # The caller may change his arrays while the tape lives; `vjp` returns copies, too.
+        self.leaves = leaves = [snapshot(x) for x in leaves]
         variables = [self.tape.variable(x) for x in leaves]
         self.inputs = [v.slot for v in variables]
         try:
             value = called(f, unflatten_args(structure, variables))
             value, self.aux = split_aux(value, has_aux)
             out, self.structure = flatten(value)
-            self.slots = [fresh(o).slot if belongs(o, self.tape) else None for o in out]
-            self.outputs = [fresh(o).value if belongs(o, self.tape) else o for o in out]
+            ours = [belongs(o, self.tape) for o in out]
+            self.slots = [o.slot if mine else None for o, mine in zip(out, ours, strict=True)]
+            self.outputs = [o.value if mine else o for o, mine in zip(out, ours, strict=True)]
             if has_aux:
                 self.aux = without(self.aux, self.tape)
         finally:
@@ -263,7 +269,8 @@ def vjp(f, *primals, has_aux=False):
         cotangents = _matching(at.outputs, [(len(at.outputs), at.structure)], [cotangent], "cotangent")
         return tuple(unflatten_args(structures, at.pull(cotangents)))
 
-    return (at.value(), pullback, at.aux) if has_aux else (at.value(), pullback)
+    value = unflatten(at.structure, [snapshot(o) for o in at.outputs])
+    return (value, pullback, at.aux) if has_aux else (value, pullback)
 
 
 # -- gradients ------------------------------------------------------------------------------------------
@@ -370,6 +377,8 @@ def chosen(f, args, kwargs, argnums):
 
 def _scalar_seed(at, f, holomorphic):
     """Return the cotangent 1 of a scalar value, or say why the value has no gradient."""
+    if len(at.outputs) == 1 and type(at.outputs[0]) is np.float64:
+        return _ONE
     if len(at.outputs) != 1 or np.size(at.outputs[0]) != 1:
         shapes = [np.shape(o) for o in at.outputs]
         raise trace_error(
@@ -469,7 +478,7 @@ def _columns(f, leaves, structures, chunk_size, has_aux):
     shapes = [np.shape(x) for x in leaves]
     total = sum(int(np.prod(s)) for s in shapes)
     parts = []
-    for part in _chunks(total, chunk_size, total) or [slice(0, 0)]:
+    for part in _chunks(total, chunk_size, total) or _NO_DIRECTION:
         units = [cast(u, x) for u, x in zip(_units(shapes, part), leaves, strict=True)]
         values, pushed, structure, aux = push(f, leaves, structures, units, part.stop - part.start, has_aux)
         lead = (part.stop - part.start,)
@@ -481,7 +490,7 @@ def _columns(f, leaves, structures, chunk_size, has_aux):
         )
     blocks = []
     for value, *flat in zip(values, *parts, strict=True):
-        columns = np.moveaxis(np.concatenate(flat), 0, -1)
+        columns = np.moveaxis(np.concatenate(flat)[:total], 0, -1)
         blocks.append(_cut(columns, shapes, np.shape(value)))
     return blocks, values, structure, aux
 
@@ -492,7 +501,7 @@ def _rows(at, chunk_size):
     total = sum(int(np.prod(s)) for s in shapes)
     largest = sum(np.size(x) for x in at.leaves)
     parts = []
-    for part in _chunks(total, chunk_size, max(largest, total)) or [slice(0, 0)]:
+    for part in _chunks(total, chunk_size, max(largest, total)) or _NO_DIRECTION:
         units = [
             u if np_like(o).dtype.kind not in "fc" else cast(u, o)
             for u, o in zip(_units(shapes, part), at.outputs, strict=True)

@@ -12,9 +12,10 @@ import numpy as np
 from mercer.autodiff.array_methods import ndim_of, shape_of, write_into
 from mercer.autodiff.rules import Primitive, cast, composite, no_derivative
 from mercer.autodiff.rules_shape import broadcast_shape, normal_axes, normal_axis, reshape_to, transpose_by
-from mercer.autodiff.trace import Traced, plain, stacked
+from mercer.autodiff.trace import Traced, full, plain, stacked
 
 _NO = np._NoValue
+_ALL_AXES = [tuple(range(-n, 0)) for n in range(65)]
 
 no_derivative(
     np.all, np.any, np.count_nonzero, np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.argsort,
@@ -35,6 +36,8 @@ def back_axes(axis, ndim):
 
 def spread(g, ans, x, axis, keepdims):
     """Return what has the shape of a reduction with the shape of what was reduced, entries repeated."""
+    if type(g) is np.float64 and x.dtype == np.float64:
+        return full(g, x.shape)
     if not isinstance(g, Traced):  # memory of its own: it may become a gradient
         g = np.asarray(g)
         out = np.empty((*g.shape[: g.ndim - ndim_of(ans)], *shape_of(x)), g.dtype)
@@ -76,11 +79,14 @@ sum_of = Primitive(
     vjp=[lambda g, ans, x, axis, keepdims, **kwargs: spread(g, ans, x, axis, keepdims)],
     name="np.sum",
     batched=True,
+    linear=True,
 )
 
 
 @composite(np.sum)
 def _sum(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
+    if axis is dtype is out is None and keepdims is initial is where is _NO and isinstance(a, Traced):
+        return sum_of(a, _ALL_AXES[a.ndim], False)
     a = chosen_only(stacked(a), where)
     kwargs = {} if dtype is None else {"dtype": dtype}
     total = sum_of(a, back_axes(axis, ndim_of(a)), flag(keepdims), **kwargs)

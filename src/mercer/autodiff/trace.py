@@ -32,11 +32,12 @@ __all__ = [
     "cast",
     "define_operators",
     "fresh",
+    "full",
     "is_basic",
     "np_like",
     "plain",
     "scale_plain",
-    "spread",
+    "snapshot",
     "stacked",
     "unbroadcast",
 ]
@@ -48,11 +49,12 @@ Forward, Like, Primitive = _sweep.Forward, _sweep.Like, _sweep.Primitive
 Tape, Traced = _sweep.Tape, _sweep.Traced
 adopt, apply, backward, fresh = _sweep.adopt, _sweep.apply, _sweep.backward, _sweep.fresh
 cast, np_like, plain, unbroadcast = _sweep.cast, _sweep.np_like, _sweep.plain, _sweep.unbroadcast
-define_operators, is_basic, scale_plain, spread, stacked = (
+define_operators, full, is_basic, scale_plain, snapshot, stacked = (
     _sweep.define_operators,
+    _sweep.full,
     _sweep.is_basic,
     _sweep.scale_plain,
-    _sweep.spread,
+    _sweep.snapshot,
     _sweep.stacked,
 )
 
@@ -110,6 +112,28 @@ def _closed(name):
     )
 
 
+def _changed(x):
+    return trace_error(
+        "the reverse sweep",
+        f"an array of shape {x.shape} and type {x.dtype} was changed in place after a traced value met it",
+        "use a copy of it in the function, or change another array",
+    )
+
+
+def _subclass(name, x):
+    return trace_error(
+        name,
+        f"a {type(x).__name__} has other arithmetic than an array",
+        "use np.asarray(m), or np.where with a mask",
+    )
+
+
+def _type(name, x):
+    return trace_error(
+        name, f"its value has the type {getattr(x, 'dtype', type(x))}", "use floating or complex numbers"
+    )
+
+
 def _closure(name):
     return trace_error(
         name, "its function uses traced values that are not among its arguments", "pass them as arguments"
@@ -125,5 +149,8 @@ _sweep.ERRORS.update(
         "no rule": no_rule,
         "closed": _closed,
         "closure": _closure,
+        "changed": _changed,
+        "subclass": _subclass,
+        "type": _type,
     }
 )

@@ -8,10 +8,13 @@ from mercer.autodiff.trace import Traced
 
 __all__ = ["flatten", "leaf", "unflatten"]
 
+# The abstract Number comes last, since asking it takes longest.
+_LEAVES = (np.ndarray, Traced, float, Number)
+
 
 def flatten(tree):
     """Return the leaves of a tree and what puts them back; an array or number is its own only leaf."""
-    if isinstance(tree, np.ndarray | Traced | Number):
+    if isinstance(tree, _LEAVES):
         return [tree], None
     import optree
 
@@ -30,6 +33,8 @@ def unflatten(structure, leaves):
 
 def leaf(x, where):
     """Return a leaf as an array or scalar of a floating type (integers become float64)."""
+    if type(x) is np.float64 or (type(x) is np.ndarray and x.dtype.char in "fd" and x.dtype.isnative):
+        return x
     if isinstance(x, Traced | float | complex) and not isinstance(x, np.generic):
         return x if isinstance(x, Traced) else np.asarray(x)[()]
     given, x = x, x if isinstance(x, np.ndarray) else np.asarray(x)[()]
