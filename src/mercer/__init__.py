@@ -28,7 +28,10 @@ _MODULE_OF = {
     "SquaredMarginClassifier": "mercer.estimators.classification",
     "show_versions": "mercer._versions",
 }
-_SUBMODULES = ("autodiff", "estimators", "gram", "kernels", "losses", "model_selection", "plotting", "solvers")
+_SUBMODULES = (
+    *("autodiff", "estimators", "gram", "kernels", "losses", "model_selection", "plotting", "solvers"),
+    "testing",
+)
 
 __all__ = ["__version__", *_MODULE_OF, *_SUBMODULES]
 
