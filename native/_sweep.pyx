@@ -160,6 +160,12 @@ cdef class Tape(Level):
         """Return a value on which nothing depends yet, to be assigned into."""
         return self.variable(value)
 
+    def clear(self):
+        """Forget all records, so that a traced value that a user's object keeps by mistake keeps nothing else."""
+        self.primitives, self.args, self.seconds, self.kwargs, self.answers = [], [], [], [], []
+        self.guards = []
+        self.n_records = self.n_parents = 0
+
     cdef int begin(self, Primitive primitive, object args, object second, dict kwargs, object answer,
                    int outputs) except -1:
         """Write a record whose parents follow by `parent`."""

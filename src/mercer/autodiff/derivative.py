@@ -300,6 +300,7 @@ def value_and_grad(f, argnums=0, has_aux=False, holomorphic=False):
         at, structures = linearise(f, args, kwargs, argnums, has_aux)
         seed = _scalar_seed(at, f, holomorphic)
         gradients = at.pull([seed])
+        at.tape.clear()
         if holomorphic:
             gradients = [np.conj(g) for g in gradients]
         result = unflatten_args(structures, gradients)
@@ -507,6 +508,7 @@ def _rows(at, chunk_size):
             for u, o in zip(_units(shapes, part), at.outputs, strict=True)
         ]
         parts.append(at.pull(units, part.stop - part.start))
+    at.tape.clear()
     rows = [
         parts[0][i] if len(parts) == 1 else np.concatenate([p[i] for p in parts])
         for i in range(len(at.leaves))
