@@ -5,23 +5,23 @@
 
 /* One line an operation: slope f'(x), second slope f''(x), with r = f(x); values are NumPy's own. */
 #define UNARY(X)                                                                                            \
-    X(NEGATIVE, -1.0, 0.0) \
-    X(SIN, cos(x), -r) \
-    X(COS, -sin(x), -r) \
-    X(TAN, 1.0 + r * r, 2.0 * r * (1.0 + r * r)) \
-    X(EXP, r, r) \
-    X(EXPM1, exp(x), exp(x)) \
-    X(LOG, 1.0 / x, -1.0 / (x * x)) \
-    X(LOG1P, 1.0 / (1.0 + x), -1.0 / ((1.0 + x) * (1.0 + x))) \
-    X(SQRT, 0.5 / r, -0.25 / (x * r)) \
-    X(SQUARE, 2.0 * x, 2.0) \
-    X(RECIPROCAL, -r * r, 2.0 * r * r * r) \
-    X(TANH, 1.0 - r * r, -2.0 * r * (1.0 - r * r)) \
-    X(SINH, cosh(x), r) \
-    X(COSH, sinh(x), r) \
-    X(ARCTAN, 1.0 / (1.0 + x * x), -2.0 * x / ((1.0 + x * x) * (1.0 + x * x))) \
-    X(ABSOLUTE, (double)((x > 0.0) - (x < 0.0)), 0.0) \
-    X(POWER_BY, c == 0.0 ? 0.0 : c * raised(x, c - 1.0), \
+    X(NEGATIVE, -1.0, 0.0)                                                                                  \
+    X(SIN, cos(x), -r)                                                                                      \
+    X(COS, -sin(x), -r)                                                                                     \
+    X(TAN, 1.0 + r * r, 2.0 * r * (1.0 + r * r))                                                            \
+    X(EXP, r, r)                                                                                            \
+    X(EXPM1, exp(x), exp(x))                                                                                \
+    X(LOG, 1.0 / x, -1.0 / (x * x))                                                                         \
+    X(LOG1P, 1.0 / (1.0 + x), -1.0 / ((1.0 + x) * (1.0 + x)))                                               \
+    X(SQRT, 0.5 / r, -0.25 / (x * r))                                                                       \
+    X(SQUARE, 2.0 * x, 2.0)                                                                                 \
+    X(RECIPROCAL, -r * r, 2.0 * r * r * r)                                                                  \
+    X(TANH, 1.0 - r * r, -2.0 * r * (1.0 - r * r))                                                          \
+    X(SINH, cosh(x), r)                                                                                     \
+    X(COSH, sinh(x), r)                                                                                     \
+    X(ARCTAN, 1.0 / (1.0 + x * x), -2.0 * x / ((1.0 + x * x) * (1.0 + x * x)))                              \
+    X(ABSOLUTE, (double)((x > 0.0) - (x < 0.0)), 0.0)                                                       \
+    X(POWER_BY, c == 0.0 ? 0.0 : c * raised(x, c - 1.0),                                                    \
       c == 0.0 || c == 1.0 ? 0.0 : c * (c - 1.0) * raised(x, c - 2.0))
 
 /* The share of an extremum: ties are split, and what is not a number is what was returned. */
@@ -33,8 +33,8 @@
     X(SUBTRACT, x - y, 1.0, -1.0)                                                                           \
     X(MULTIPLY, x *y, y, x)                                                                                 \
     X(DIVIDE, x / y, 1.0 / y, -r / y)                                                                       \
-    X(MAXIMUM, x >= y || x != x ? x : y, MORE(x > y, x), x == x ? MORE(y > x, y) : 0.0)          \
-    X(MINIMUM, x <= y || x != x ? x : y, MORE(x < y, x), x == x ? MORE(y < x, y) : 0.0)          \
+    X(MAXIMUM, x >= y || x != x ? x : y, MORE(x > y, x), x == x ? MORE(y > x, y) : 0.0)                     \
+    X(MINIMUM, x <= y || x != x ? x : y, MORE(x < y, x), x == x ? MORE(y < x, y) : 0.0)                     \
     X(SCALE, x == 0.0 ? 0.0 : x * y, y, x)
 
 /* Squares and cubes as products, which is what NumPy computes for squares. */
@@ -48,7 +48,7 @@ void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, 
 {
     (void)c;
     switch (op) {
-#define CASE(NAME, SLOPE, SECOND)                                                                    \
+#define CASE(NAME, SLOPE, SECOND)                                                                           \
     case MERCER_##NAME:                                                                                     \
         if (lead == 1) {                                                                                    \
             for (ptrdiff_t i = 0; i < n; i++) {                                                             \
@@ -70,12 +70,12 @@ void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, 
     }
 }
 
-void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t, const double *x_,
-                       const double *r_, double c, const double *u, double *out)
+void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t,
+                       const double *x_, const double *r_, double c, const double *u, double *out)
 {
     (void)c;
     switch (op) {
-#define CASE(NAME, SLOPE, SECOND)                                                                    \
+#define CASE(NAME, SLOPE, SECOND)                                                                           \
     case MERCER_##NAME:                                                                                     \
         for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
             const double x = x_[i], r = r_[i], slope = SLOPE, second = t[i] == 0.0 ? 0.0 : t[i] * (SECOND); \
@@ -156,8 +156,9 @@ void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const
     }
 }
 
-void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step, const double *x_,
-                  int x_step, const double *y_, int y_step, const double *r_, double *restrict out)
+void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
+                  const double *x_, int x_step, const double *y_, int y_step, const double *r_,
+                  double *restrict out)
 {
     static const double zero = 0.0;
     if (s == NULL) {

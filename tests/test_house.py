@@ -255,7 +255,7 @@ def test_every_instruction_set_passes_the_numeric_tests(isa):
         pytest.skip(f"{isa} is not usable here: {_native.isas()} are")
     if isa == _native.isa():
         pytest.skip(f"{isa} is what the rest of the suite runs on")
-    # test_native runs itself under each set, autodiff reaches compiled kernels by what tests/kernels tests; the
+    # test_native runs itself under each set, autodiff reaches kernels by what tests/kernels tests; the
     # others left out, and scikit-learn's checks, hold no numbers.
     left_out = ["test_house.py", "test_native.py", "autodiff", "plotting", "examples"]
     here = Path(__file__).parent

@@ -1,0 +1,302 @@
+# Levels: the tape of reverse mode, forward mode, and what looks at values. Part of _sweep.pyx.
+
+
+cdef class Level:
+    """One derivative being computed; a later one has a higher `order`, so nesting needs no more.
+
+    Attributes
+    ----------
+    order : int
+    open : bool
+        Whether the function is still being run; values of a closed level are refused.
+    """
+
+    cdef readonly long order
+    cdef public bint open
+    cdef bint is_tape
+
+    def __init__(self):
+        self.order = next(_order)
+        self.open = True
+
+
+cdef class Tape(Level):
+    """Reverse mode: every operation on its variables, in order.
+
+    A record has the primitive, its arguments and answer as the level below has them, and the slots of the
+    arguments (−1 for those that are not variables of this tape). Records never refer to the tape's own
+    variables, so there are no cycles, and lists end without recursion however long the chain is.
+    """
+
+    # An operation of sweep.h keeps its operands in `args` and `seconds`, others a tuple in `args`: fewer
+    # objects for the collector to look through.
+    cdef list primitives, args, seconds, kwargs, answers
+    cdef int32_t *parents      # of all records, one after another
+    cdef Py_ssize_t *first     # of each record: where its parents begin
+    cdef int32_t *slots        # of each record: the slot of its (first) output
+    cdef int32_t *outputs      # of each record: 0 for an array, or how many a tuple has
+    cdef Py_ssize_t n_records, n_parents, room_records, room_parents
+    cdef list guards           # (array of the caller's, checksum): what must not have changed when it is used
+    cdef readonly Py_ssize_t n_slots
+
+    def __cinit__(self):
+        self.is_tape = True
+        self.primitives, self.args, self.seconds, self.kwargs, self.answers = [], [], [], [], []
+        self.guards = []
+
+    def __dealloc__(self):
+        free(self.parents)
+        free(self.first)
+        free(self.slots)
+        free(self.outputs)
+
+    def __len__(self):
+        return self.n_records
+
+    @property
+    def records(self):
+        """The records as tuples (primitive, args, kwargs, parents, answer, slot, number of outputs)."""
+        return [
+            (
+                self.primitives[i], operands(self, i), self.kwargs[i] or {},
+                [self.parents[j] for j in range(self.first[i], self.first[i + 1])],
+                self.answers[i], self.slots[i], self.outputs[i],
+            )
+            for i in range(self.n_records)
+        ]
+
+    def variable(self, value):
+        """Return a new input of the tape."""
+        self.n_slots += 1
+        return traced(value, self, self.n_slots - 1, None)
+
+    def constant(self, value):
+        """Return a value on which nothing depends yet, to be assigned into."""
+        return self.variable(value)
+
+    def clear(self):
+        """Forget all records: a traced value that a user's object keeps by mistake keeps nothing else."""
+        self.primitives, self.args, self.seconds, self.kwargs, self.answers = [], [], [], [], []
+        self.guards = []
+        self.n_records = self.n_parents = 0
+
+    cdef int begin(self, Primitive primitive, object args, object second, dict kwargs, object answer,
+                   int outputs) except -1:
+        """Write a record whose parents follow by `parent`."""
+        cdef Py_ssize_t n = self.n_records
+        if n + 1 >= self.room_records:
+            self.room_records = 64 if self.room_records == 0 else 2 * self.room_records
+            self.first = <Py_ssize_t *>_grown(self.first, self.room_records * sizeof(Py_ssize_t))
+            self.slots = <int32_t *>_grown(self.slots, self.room_records * sizeof(int32_t))
+            self.outputs = <int32_t *>_grown(self.outputs, self.room_records * sizeof(int32_t))
+            if n == 0:
+                self.first[0] = 0
+        self.primitives.append(primitive)
+        self.args.append(args)
+        self.seconds.append(second)
+        self.kwargs.append(kwargs)
+        self.answers.append(answer)
+        self.slots[n] = <int32_t>self.n_slots
+        self.outputs[n] = outputs
+        self.first[n + 1] = self.first[n]
+        self.n_slots += outputs if outputs else 1
+        self.n_records = n + 1
+        return 0
+
+    cdef int parent(self, Py_ssize_t slot) except -1:
+        if self.n_parents + 1 >= self.room_parents:
+            self.room_parents = 128 if self.room_parents == 0 else 2 * self.room_parents
+            self.parents = <int32_t *>_grown(self.parents, self.room_parents * sizeof(int32_t))
+        self.parents[self.n_parents] = <int32_t>slot
+        self.n_parents += 1
+        self.first[self.n_records] = self.n_parents
+        return 0
+
+    cdef object kept(self, object x):
+        """Return an operand that is not of this tape so that the caller's later changes do not reach it.
+
+        Small arrays are copied; of larger ones a checksum says at the sweep whether they have changed.
+        """
+        cdef cnp.ndarray a
+        if isinstance(x, Traced):
+            return traced((<Traced>x).value, (<Traced>x).level, (<Traced>x).slot, (<Traced>x).tangent)
+        if type(x) is cnp.ndarray:
+            a = <cnp.ndarray>x
+            if cnp.PyArray_NBYTES(a) <= COPIED_UP_TO:
+                return x.copy()
+            if x.base is not None or cnp.PyArray_ISWRITEABLE(a):
+                self.guards.append((x, checksum(x)))
+        return x
+
+    cdef int check_guards(self) except -1:
+        for x, before in self.guards:
+            if checksum(x) != before:
+                raise ERRORS["changed"](x)
+        return 0
+
+    cdef object record(self, Primitive primitive, tuple args, tuple raw, dict kwargs, object answer):
+        cdef Py_ssize_t i, slot
+        cdef tuple kept
+        cdef bint others = False
+        for i in range(len(args)):
+            if not (isinstance(args[i], Traced) and (<Traced>args[i]).level is self) \
+                    and (isinstance(args[i], Traced) or type(args[i]) is cnp.ndarray):
+                others = True
+        if others:
+            raw = tuple([
+                b if isinstance(a, Traced) and (<Traced>a).level is self else self.kept(b)
+                for a, b in zip(args, raw)
+            ])
+        if isinstance(answer, tuple):
+            self.begin(primitive, raw, None, kwargs, answer, <int>len(answer))
+        elif primitive.opcode:
+            self.begin(primitive, raw[0], raw[1] if len(raw) > 1 else None, None, answer, 0)
+        elif primitive.linear:
+            kept, like = (Like(raw[0]), *raw[1:]), Like(answer)
+            self.begin(primitive, kept, None, kwargs, like, 0)
+        else:
+            self.begin(primitive, raw, None, kwargs, answer, 0)
+        slot = self.slots[self.n_records - 1]
+        for a in args:
+            self.parent((<Traced>a).slot if isinstance(a, Traced) and (<Traced>a).level is self else -1)
+        if not isinstance(answer, tuple):
+            return traced(answer, self, slot, None)
+        return rebuilt(
+            answer,
+            [traced(a, self, slot + i, None) if is_differentiable(a) else a for i, a in enumerate(answer)],
+        )
+
+
+def snapshot(x):
+    """Return a value that later assignments to `x` do not reach."""
+    if isinstance(x, Traced):
+        fresh(<Traced>x)
+        return traced((<Traced>x).value, (<Traced>x).level, (<Traced>x).slot, (<Traced>x).tangent)
+    return x.copy() if type(x) is cnp.ndarray else x
+
+
+cdef object checksum(object x):
+    """Return a number that tells whether the entries of an array have changed."""
+    cdef cnp.ndarray a = np.ascontiguousarray(x)
+    if cnp.PyArray_TYPE(a) == cnp.NPY_OBJECT:
+        return 0
+    return mercer_checksum(cnp.PyArray_NBYTES(a), <const char *>cnp.PyArray_DATA(a))
+
+
+cdef tuple operands(Tape tape, Py_ssize_t i):
+    """Return the arguments of a record."""
+    if (<Primitive>tape.primitives[i]).opcode:
+        return (tape.args[i],) if tape.seconds[i] is None else (tape.args[i], tape.seconds[i])
+    return <tuple>tape.args[i]
+
+
+cdef void *_grown(void *memory, size_t size) except NULL:
+    cdef void *larger = realloc(memory, size)
+    if larger == NULL:
+        raise MemoryError("no memory for a tape")
+    return larger
+
+
+cdef class Forward(Level):
+    """Forward mode: values with a tangent each, of one direction or of `chunk` (a leading axis)."""
+
+    cdef readonly object chunk
+    cdef Py_ssize_t lead
+
+    def __init__(self, chunk=None):
+        Level.__init__(self)
+        self.chunk = chunk
+        self.lead = 0 if chunk is None else chunk
+
+    def constant(self, value):
+        """Return a value without a tangent that can take part in assignments."""
+        return traced(value, self, -1, None)
+
+    cdef object record(self, Primitive primitive, tuple args, tuple raw, dict kwargs, object answer):
+        cdef list tangents = [
+            (<Traced>a).tangent if isinstance(a, Traced) and (<Traced>a).level is self else None for a in args
+        ]
+        tangent = None
+        for t in tangents:
+            if t is not None:
+                tangent = primitive.push(tangents, answer, raw, kwargs, self.chunk)
+                break
+        if not isinstance(answer, tuple):  # traced without a tangent, too: it may be assigned into
+            return traced(answer, self, -1, tangent)
+        if tangent is None:
+            tangent = [None] * len(answer)
+        return rebuilt(
+            answer,
+            [
+                traced(a, self, -1, t) if is_differentiable(a) else a
+                for a, t in zip(answer, tangent, strict=True)
+            ],
+        )
+
+
+cdef object rebuilt(object like, list items):
+    """Return `items` as the kind of tuple that `like` is."""
+    return type(like)(*items) if hasattr(like, "_fields") else tuple(items)
+
+
+cdef class Like:
+    """The shape and type of an array whose entries a rule does not need."""
+
+    cdef readonly tuple shape
+    cdef readonly object dtype
+    cdef int number
+
+    def __init__(self, x):
+        self.shape = shape_of(x)
+        self.dtype = np_like(x).dtype
+        self.number = self.dtype.num
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    @property
+    def size(self):
+        return _product(self.shape)
+
+
+cdef Py_ssize_t _product(tuple shape):
+    cdef Py_ssize_t size = 1
+    for n in shape:
+        size *= n
+    return size
+
+
+cdef tuple shape_of(object x):
+    while isinstance(x, Traced):
+        x = (<Traced>x).value
+    if isinstance(x, Like):
+        return (<Like>x).shape
+    if isinstance(x, cnp.ndarray):
+        return x.shape
+    if isinstance(x, float) or isinstance(x, int):
+        return ()
+    return np.shape(x)
+
+
+cpdef object np_like(object value):
+    """Return something with the shape and dtype of a value."""
+    return value if hasattr(value, "dtype") else np.asarray(value)
+
+
+cdef bint is_differentiable(object value):
+    """Whether a value (traced or not) has a floating or complex type."""
+    if isinstance(value, cnp.ndarray):
+        return cnp.PyArray_ISFLOAT(<cnp.ndarray>value) or cnp.PyArray_ISCOMPLEX(<cnp.ndarray>value)
+    if isinstance(value, float) or isinstance(value, Traced):
+        return True
+    return np_like(value).dtype.kind in "fc"
+
+
+cdef inline Traced traced(object value, Level level, Py_ssize_t slot, object tangent):
+    cdef Traced x = Traced.__new__(Traced)
+    x.value = value
+    x.level = level
+    x.slot = slot
+    x.tangent = tangent
+    return x

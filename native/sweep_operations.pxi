@@ -1,0 +1,271 @@
+# Operations of sweep.h: operands, values, operators on traced values. Part of _sweep.pyx.
+
+
+cdef struct Operand:
+    const double *data
+    Py_ssize_t n
+    int step          # 0: a number
+    double number
+
+
+cdef inline int read(object x, Operand *o):
+    """Describe a float64 array in C order, or a number; return 0 for anything else.
+
+    `o` must stay where it is.
+    """
+    cdef cnp.ndarray array
+    if MERCER_IS_NUMBER(x):
+        o.number, o.n, o.step, o.data = PyFloat_AS_DOUBLE(x), 1, 0, &o.number
+        return 1
+    if isinstance(x, cnp.ndarray):
+        array = <cnp.ndarray>x
+        if cnp.PyArray_TYPE(array) != cnp.NPY_DOUBLE or not cnp.PyArray_ISCARRAY_RO(array):
+            return 0
+        if type(x) is not cnp.ndarray:
+            return 0
+        o.n, o.data = cnp.PyArray_SIZE(array), <const double *>cnp.PyArray_DATA(array)
+        o.step = 1 if cnp.PyArray_NDIM(array) else 0
+        return 1
+    if type(x) is int and -2**53 < x < 2**53:
+        o.number, o.n, o.step, o.data = <double>x, 1, 0, &o.number
+        return 1
+    return 0
+
+
+cdef inline object new_like(object x):
+    """Return a new float64 array of an array's shape."""
+    cdef cnp.ndarray a = <cnp.ndarray>x
+    return cnp.PyArray_EMPTY(cnp.PyArray_NDIM(a), cnp.PyArray_DIMS(a), cnp.NPY_DOUBLE, 0)
+
+
+cdef inline bint same_shape(object x, object y):
+    cdef cnp.ndarray a = <cnp.ndarray>x, b = <cnp.ndarray>y
+    cdef int i
+    if cnp.PyArray_NDIM(a) != cnp.PyArray_NDIM(b):
+        return False
+    for i in range(cnp.PyArray_NDIM(a)):
+        if cnp.PyArray_DIM(a, i) != cnp.PyArray_DIM(b, i):
+            return False
+    return True
+
+
+cdef inline double *data_of(object x):
+    return <double *>cnp.PyArray_DATA(<cnp.ndarray>x)
+
+
+cdef inline int slope_loop(int op):
+    """Which loop of NumPy's computes the slope, up to its sign."""
+    if op == MERCER_SIN:
+        return MERCER_COS
+    if op == MERCER_COS:
+        return MERCER_SIN
+    if op == MERCER_SINH:
+        return MERCER_COSH
+    if op == MERCER_COSH:
+        return MERCER_SINH
+    return MERCER_EXP if op == MERCER_EXPM1 else 0
+
+
+cdef inline bint slope_is_cheap(int op):
+    return not (op == MERCER_SIN or op == MERCER_COS or op == MERCER_SINH or op == MERCER_COSH
+                or op == MERCER_EXPM1 or op == MERCER_POWER_BY)
+
+
+# -- values ---------------------------------------------------------------------------------------------
+
+
+# NumPy's own loops over float64, called without its dispatch: the same values, bit for bit.
+cdef cnp.PyUFuncGenericFunction loops[MERCER_N_OPCODES]
+cdef void *loop_data[MERCER_N_OPCODES]
+
+
+cdef int find_loop(object ufunc, int opcode) except -1:
+    """Look up the loop from float64 to float64 of a ufunc of one argument."""
+    cdef cnp.ufunc u = <cnp.ufunc>ufunc
+    cdef int i
+    for i in range(u.ntypes):
+        if u.types[2 * i] == cnp.NPY_DOUBLE and u.types[2 * i + 1] == cnp.NPY_DOUBLE:
+            loops[opcode] = u.functions[i]
+            loop_data[opcode] = u.data[i] if u.data != NULL else NULL
+            break
+    return 0
+
+
+cdef int find_loop2(object ufunc, int opcode) except -1:
+    """Look up the loop of a ufunc of two float64 arguments."""
+    cdef cnp.ufunc u = <cnp.ufunc>ufunc
+    cdef int i
+    for i in range(u.ntypes):
+        if (u.types[3 * i] == cnp.NPY_DOUBLE and u.types[3 * i + 1] == cnp.NPY_DOUBLE
+                and u.types[3 * i + 2] == cnp.NPY_DOUBLE):
+            loops[opcode] = u.functions[i]
+            loop_data[opcode] = u.data[i] if u.data != NULL else NULL
+            break
+    return 0
+
+
+cdef inline bint run_binary(int opcode, Py_ssize_t n, const double *x, int x_step, const double *y,
+                            int y_step, double *out) noexcept:
+    """Compute an operation of two arguments; return whether all results are finite."""
+    cdef char *at[3]
+    cdef cnp.npy_intp size = n
+    cdef cnp.npy_intp steps[3]
+    if loops[opcode] == NULL:
+        return mercer_binary(opcode, n, x, x_step, y, y_step, out)
+    at[0], at[1], at[2] = <char *>x, <char *>y, <char *>out
+    steps[0], steps[1], steps[2] = x_step * sizeof(double), y_step * sizeof(double), sizeof(double)
+    loops[opcode](at, &size, steps, loop_data[opcode])
+    return mercer_all_finite(n, out)
+
+
+cdef inline bint run_loop(int opcode, Py_ssize_t n, const double *x, double *out) noexcept:
+    """Compute a ufunc on n numbers; return whether all results are finite."""
+    cdef char *at[2]
+    cdef cnp.npy_intp size = n
+    cdef cnp.npy_intp steps[2]
+    at[0], at[1] = <char *>x, <char *>out
+    steps[0] = steps[1] = sizeof(double)
+    loops[opcode](at, &size, steps, loop_data[opcode])
+    return mercer_all_finite(n, out)
+
+
+cdef object value1(Primitive p, object x, object c):
+    """Compute an operation of one argument (and a number c) on a plain value."""
+    cdef Operand o
+    cdef double r
+    if c is None and read(x, &o) and loops[p.opcode] != NULL and type(x) is not int:
+        if not o.step:
+            if run_loop(p.opcode, 1, o.data, &r):
+                return mercer_number(r)
+        else:
+            out = new_like(x)
+            if run_loop(p.opcode, o.n, o.data, data_of(out)):
+                return out
+    elif c is not None and MERCER_IS_NUMBER(x):  # numbers have a power of their own
+        return x ** c
+    elif c is not None and type(c) is int and c == 2 and read(x, &o):  # as NumPy does
+        return value2(MULTIPLY, x, x)
+    # NumPy says what it has to say of values that are not finite.
+    return p.fun(x) if c is None else p.fun(x, c)
+
+
+cdef object value2(Primitive p, object x, object y):
+    """Compute an operation of two arguments on plain values."""
+    cdef Operand a, b
+    cdef double r
+    if read(x, &a) and read(y, &b) and a.n <= CHEAP_UP_TO and b.n <= CHEAP_UP_TO:
+        if not a.step and not b.step:
+            if run_binary(p.opcode, 1, a.data, 0, b.data, 0, &r):
+                return mercer_number(r)
+        elif not (a.step and b.step) or same_shape(x, y):
+            out = new_like(x if a.step else y)
+            if run_binary(p.opcode, a.n if a.step else b.n, a.data, a.step, b.data, b.step, data_of(out)):
+                return out
+    return p.fun(x, y)
+
+
+# -- operators on traced values -------------------------------------------------------------------------
+
+
+cdef object operator2(Primitive p, object x, object y):
+    other = y if isinstance(x, Traced) else x
+    if MERCER_IS_NUMBER(other) or isinstance(other, (Traced, int)) or type(other) is cnp.ndarray:
+        return operate2(p, x, y)
+    return NotImplemented if _declines(other) else apply(p, (x, y), {})
+
+
+cdef object operate1(Primitive p, object x, object c):
+    """Compute an operation of one argument (c None, or a plain number) on a value of any level."""
+    cdef Traced t
+    cdef Forward forward
+    cdef Tape tape
+    if not isinstance(x, Traced):
+        return value1(p, x, c)
+    t = <Traced>x
+    if t._base is not None:
+        fresh(t)
+    if not t.level.open:
+        raise ERRORS["closed"](p.name)
+    below = t.value
+    ans = operate1(p, below, c)
+    if not is_differentiable(ans):
+        raise ERRORS["type"](p.name, ans)
+    if t.level.is_tape:
+        tape = <Tape>t.level
+        tape.begin(p, below, c, None, ans, 0)
+        tape.parent(t.slot)
+        if c is not None:
+            tape.parent(-1)
+        return traced(ans, tape, tape.n_slots - 1, None)
+    forward = <Forward>t.level
+    if t.tangent is None:
+        return traced(ans, forward, -1, None)
+    tangent = cast(slope_product(p, t.tangent, below, ans, c, forward.lead), ans)
+    return traced(ans, forward, -1, tangent)
+
+
+cdef object operate2(Primitive p, object x, object y):
+    """Compute an operation of two arguments on values of any level."""
+    cdef Level top = None
+    cdef Traced tx = None, ty = None
+    cdef Tape tape
+    cdef Forward forward
+    if isinstance(x, Traced):
+        tx = <Traced>x
+        if tx._base is not None:
+            fresh(tx)
+        top = tx.level
+    if isinstance(y, Traced):
+        ty = <Traced>y
+        if ty._base is not None:
+            fresh(ty)
+        if tx is None or ty.level.order > top.order:
+            top = ty.level
+            tx = None
+        elif ty.level is not top:
+            ty = None
+    if top is None:
+        return value2(p, x, y)
+    if p is POWER:
+        if not isinstance(y, Traced) and plain_number(y):
+            return operate1(p, x, y)
+        return apply(p, (x, y), {})
+    if not top.open:
+        raise ERRORS["closed"](p.name)
+    if tx is not None:
+        x = tx.value
+    if ty is not None:
+        y = ty.value
+    ans = operate2(p, x, y)
+    if not is_differentiable(ans):
+        raise ERRORS["type"](p.name, ans)
+    if top.is_tape:
+        tape = <Tape>top
+        if p.opcode == MERCER_ADD or p.opcode == MERCER_SUBTRACT:  # only shapes matter
+            x, y = shaped(x, tx is not None), shaped(y, ty is not None)
+            tape.begin(p, x, y, None, None, 0)
+        else:
+            if tx is None:
+                x = tape.kept(x)
+            if ty is None:
+                y = tape.kept(y)
+            tape.begin(p, x, y, None, ans, 0)
+        tape.parent(tx.slot if tx is not None else -1)
+        tape.parent(ty.slot if ty is not None else -1)
+        return traced(ans, tape, tape.n_slots - 1, None)
+    forward = <Forward>top
+    s = None if tx is None else tx.tangent
+    t = None if ty is None else ty.tangent
+    tangent = push2(p, s, t, x, y, ans, forward)
+    return traced(ans, forward, -1, tangent)
+
+
+cdef inline object shaped(object x, bint needed):
+    """Return a number as it is, of an array its shape and type only (any number if it is not needed)."""
+    if not needed:
+        return 0.0
+    return x if MERCER_IS_NUMBER(x) else Like(x)
+
+
+cdef bint plain_number(object y):
+    return MERCER_IS_NUMBER(y) or type(y) is int

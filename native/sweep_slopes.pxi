@@ -1,0 +1,377 @@
+# Products with slopes: pushforwards and pullbacks of elementwise operations. Part of _sweep.pyx.
+
+
+cdef object slope_product(Primitive p, object t, object x, object r, object c, Py_ssize_t lead):
+    """Return t · f'(x), r = f(x), on values of any level; t has a leading axis if `lead`.
+
+    It is an operation with a derivative of its own, so that a Hessian-vector product takes one loop where
+    the gradient takes one.
+    """
+    cdef Operand a, o, b, k
+    cdef Level top
+    cdef double out_number
+    k.number = 0.0
+    top = top_of(t, x, r)
+    if top is None:
+        if (read(t, &a) and read(x, &o) and read(r, &b) and o.n == b.n and a.n == o.n * (lead if lead else 1)
+                and (a.step or not o.step)
+                and (c is None or read(c, &k))):
+            if not a.step:
+                mercer_slope_product(p.opcode, 1, 1, a.data, o.data, b.data, k.number, &out_number)
+                return mercer_number(out_number)
+            out = new_like(t)
+            if o.step or lead:
+                if o.n <= LIBM_UP_TO or slope_is_cheap(p.opcode):
+                    mercer_slope_product(p.opcode, lead if lead else 1, o.n, a.data, o.data, b.data, k.number,
+                                         data_of(out))
+                    return out
+                if slope_loop(p.opcode) and o.step:
+                    slope = new_like(x)
+                    run_loop(slope_loop(p.opcode), o.n, o.data, data_of(slope))
+                    mercer_rows_product(lead if lead else 1, o.n, -1.0 if p.opcode == MERCER_COS else 1.0,
+                                        a.data, data_of(slope), data_of(out))
+                    return out
+    elif not lead and top.open and below_is_plain(t, x, r, top):
+        return slope_product_above(p, t, x, r, c, top)
+    partial = p.partials[0]
+    if not callable(partial):
+        return t if partial == 1 else -t
+    with _errstate(all="ignore"):
+        slope = partial(r, x) if c is None else partial(r, x, c)
+    return product(t, slope, lead)
+
+
+cdef Level top_of(object t, object x, object r):
+    cdef Level top = None
+    for a in (t, x, r):
+        if isinstance(a, Traced) and (top is None or (<Traced>a).level.order > top.order):
+            top = (<Traced>a).level
+    return top
+
+
+cdef inline object at_level(object a, Level top):
+    return (<Traced>a).value if isinstance(a, Traced) and (<Traced>a).level is top else a
+
+
+cdef bint below_is_plain(object t, object x, object r, Level top):
+    """Whether under the top level there are float64 arrays of one shape (or numbers) only."""
+    cdef Operand a, b, o
+    t, x, r = at_level(t, top), at_level(x, top), at_level(r, top)
+    if not (read(t, &a) and read(x, &o) and read(r, &b)):
+        return False
+    if a.n != o.n or a.step != o.step or b.n != o.n:
+        return False
+    return not a.step or same_shape(t, x)
+
+
+cdef object slope_product_above(Primitive p, object t, object x, object r, object c, Level top):
+    """The slope product where one level stands above plain arrays: recorded as an operation itself."""
+    cdef Tape tape
+    cdef Forward forward
+    t0, x0, r0 = at_level(t, top), at_level(x, top), at_level(r, top)
+    ans = slope_product(p, t0, x0, r0, c, 0)
+    if top.is_tape:
+        tape = <Tape>top
+        tape.begin(slope_of(p), (t0, x0, r0, c), None, None, ans, 0)
+        tape.parent((<Traced>t).slot if t0 is not t else -1)
+        tape.parent((<Traced>x).slot if x0 is not x else -1)
+        tape.parent(-1)
+        tape.parent(-1)
+        return traced(ans, tape, tape.n_slots - 1, None)
+    forward = <Forward>top
+    s = (<Traced>t).tangent if t0 is not t else None
+    u = (<Traced>x).tangent if x0 is not x else None
+    if s is None and u is None:
+        return ans
+    return traced(ans, forward, -1, slope_push(p, s, t0, x0, r0, c, u, forward.lead))
+
+
+cdef object slope_push(Primitive p, object s, object t, object x, object r, object c, object u,
+                       Py_ssize_t lead):
+    """Return s · f'(x) + t · f''(x) · u."""
+    cdef Operand a, b, o, q, v, k
+    cdef double out_number
+    cdef Py_ssize_t rows = lead if lead else 1
+    k.number = 0.0
+    a.data = v.data = NULL
+    if (read(t, &b) and read(x, &o) and read(r, &q) and (c is None or read(c, &k))
+            and b.step == o.step and q.step == o.step
+            and (s is None or (read(s, &a) and a.n == rows * o.n and (a.step or not o.step)))
+            and (u is None or (read(u, &v) and v.n == rows * o.n and (v.step or not o.step)))):
+        like = u if s is None else s
+        if not o.step and not lead:
+            mercer_slope_push(p.opcode, 1, 1, a.data, b.data, o.data, q.data, k.number, v.data, &out_number)
+            return mercer_number(out_number)
+        out = new_like(like)
+        mercer_slope_push(p.opcode, rows, o.n, a.data, b.data, o.data, q.data, k.number, v.data, data_of(out))
+        return out
+    total = None if s is None else slope_product(p, s, x, r, c, lead)
+    if u is not None:
+        term = ERRORS["second slope"](p, t, x, c, u)
+        total = term if total is None else total if term is None else total + term
+    return total
+
+
+cdef dict _slopes = {}
+
+
+cdef Primitive slope_of(Primitive p):
+    """Return the primitive of p's slope product (t, x, f(x), c)."""
+    cdef Primitive slope = _slopes.get(id(p))
+    if slope is None:
+
+        def pull(g, ans, needed, t, x, r, c):
+            return [
+                slope_product(p, g, x, r, c, 0) if needed[0] else None,
+                slope_push(p, None, t, x, r, c, g, 0) if needed[1] else None,
+                None,
+                None,
+            ]
+
+        slope = Primitive(None, vjp=pull, name=f"slope of {p.name}")
+        _slopes[id(p)] = slope
+    return slope
+
+
+cdef object push2(Primitive p, object s, object t, object x, object y, object r, Forward level):
+    """Return the tangent of a binary operation; s and t are the tangents of x and y (None: zero)."""
+    cdef Operand a, b, o, q, v
+    cdef double number
+    if s is None and t is None:
+        return None
+    a.data = b.data = NULL
+    if not level.lead and read(x, &o) and read(y, &q) and read(r, &v) \
+            and (s is None or (read(s, &a) and (not a.step or a.n == v.n))) \
+            and (t is None or (read(t, &b) and (not b.step or b.n == v.n))) \
+            and (not o.step or o.n == v.n) and (not q.step or q.n == v.n):
+        if not v.step:
+            mercer_push2(p.opcode, 1, a.data, 0, b.data, 0, o.data, 0, q.data, 0, v.data, &number)
+            return mercer_number(number)
+        if v.n <= CHEAP_UP_TO and (not (o.step and q.step) or same_shape(x, y)):
+            out = new_like(r)
+            mercer_push2(p.opcode, v.n, a.data, a.step, b.data, b.step, o.data, o.step, q.data, q.step,
+                         v.data, data_of(out))
+            return out
+    total = None
+    if s is not None:
+        total = slope_product2(p, 0, s, x, y, r, level.lead, x)
+    if t is not None:
+        term = slope_product2(p, 1, t, x, y, r, level.lead, y)
+        if total is None:
+            total = term
+        elif p.opcode != MERCER_ADD and p.opcode != MERCER_SUBTRACT and owned_pair(total, term):
+            mercer_accumulate(cnp.PyArray_SIZE(<cnp.ndarray>term), data_of(term), data_of(total))
+        else:
+            total = operate2(ADD, total, term)
+    if total is None:
+        return None
+    shape = shape_of(r)
+    if level.lead:
+        shape = (level.lead, *shape)
+    return cast(total if shape_of(total) == shape else np.broadcast_to(total, shape), r)
+
+
+cdef inline bint owned_pair(object a, object b):
+    """Whether b can be added into a where it stands."""
+    return (
+        type(a) is cnp.ndarray and type(b) is cnp.ndarray
+        and cnp.PyArray_TYPE(<cnp.ndarray>a) == cnp.NPY_DOUBLE
+        and cnp.PyArray_TYPE(<cnp.ndarray>b) == cnp.NPY_DOUBLE
+        and cnp.PyArray_ISCARRAY(<cnp.ndarray>a)
+        and cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>b)
+        and same_shape(a, b)
+    )
+
+
+cdef object slope_product2(Primitive p, int which, object t, object x, object y, object r, Py_ssize_t lead,
+                           object of):
+    """Return t times the slope of a binary operation in its argument `which`, of the answer's shape.
+
+    `of` is what t is the tangent of; a cotangent has the answer's shape already (`of` is r).
+    """
+    cdef Operand a, b, o, q
+    cdef double out_number
+    cdef Py_ssize_t rows = lead if lead else 1
+    cdef int op = p.opcode
+    r_is_known = r is not None
+    if op == MERCER_ADD or (op == MERCER_SUBTRACT and which == 0):
+        return aligned(t, of, r, lead) if lead else t
+    if op == MERCER_SUBTRACT:
+        t = aligned(t, of, r, lead) if lead else t
+        return operate1(NEGATIVE, t, None)
+    if r_is_known and read(t, &a) and read(x, &o) and read(y, &b) and read(r, &q):
+        if (not o.step or not b.step or same_shape(x, y)) and (a.n == rows * q.n or (a.n == rows)):
+            if not q.step and not lead:
+                mercer_slope_product2(op, which, 1, 1, a.data, 0, o.data, 0, b.data, 0, q.data, &out_number)
+                return mercer_number(out_number)
+            if q.n <= CHEAP_UP_TO:
+                step = 1 if a.n == rows * q.n else 0
+                out = new_like(r) if not lead else np.empty((lead, *shape_of(r)))
+                mercer_slope_product2(op, which, rows, q.n, a.data, step, o.data, o.step, b.data, b.step,
+                                      q.data, data_of(out))
+                return out
+    t = aligned(t, of, r, lead) if lead else t
+    if op == MERCER_MULTIPLY:
+        return product(t, x if which else y, lead)
+    if op == MERCER_SCALE:  # what was masked stays so
+        return product(x, t, lead) if which else product(t, y, lead)
+    with _errstate(all="ignore"):
+        slope = p.partials[which](r, x, y)
+    return product(t, slope, lead)
+
+
+cdef object aligned(object t, object of, object r, Py_ssize_t lead):
+    """Give a chunk of tangents the axes that broadcasting adds to what they belong to."""
+    cdef Py_ssize_t missing = len(shape_of(r)) - len(shape_of(of))
+    if of is r or missing <= 0:
+        return t
+    return np.reshape(t, (lead, *(1,) * missing, *shape_of(of)))
+
+
+cdef object product(object t, object slope, Py_ssize_t lead):
+    """Return t · slope, in which zeros of t stay zero; with `lead` t has one more axis at the front."""
+    return operate2(SCALE, t, slope)
+
+
+cdef object product_of(Primitive p, Py_ssize_t which, object t, object slope, Py_ssize_t lead):
+    """The product with the slope in an argument; of a product with zeros kept, what was masked stays so."""
+    return product(slope, t, lead) if p.opcode == MERCER_SCALE and which == 1 else product(t, slope, lead)
+
+
+def scale_plain(t, slope):
+    """t · slope on plain arrays of any shapes and types, where a zero of t stays zero."""
+    cdef cnp.ndarray array
+    with _errstate(all="ignore"):
+        out = _multiply(t, slope)
+        if isinstance(out, cnp.ndarray) and cnp.PyArray_TYPE(<cnp.ndarray>out) == cnp.NPY_DOUBLE \
+                and cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>out):
+            array = <cnp.ndarray>out
+            if mercer_all_finite(cnp.PyArray_SIZE(array), <const double *>cnp.PyArray_DATA(array)):
+                return out
+        elif np.isfinite(out).all():
+            return out
+        return np.where(np.equal(t, 0), np.zeros((), out.dtype), out)[()]
+
+
+cdef object times_constant(object t, object partial):
+    return t if partial == 1 else operate1(NEGATIVE, t, None) if partial == -1 else t * partial
+
+
+cdef object elementwise_push(Primitive p, list tangents, object ans, tuple args, object chunk):
+    """Return the tangent of an elementwise function: Σ tangent · partial derivative."""
+    cdef Py_ssize_t lead = 0 if chunk is None else chunk
+    cdef Py_ssize_t i
+    total = None
+    for i in range(len(args)):
+        tangent = tangents[i]
+        partial = p.partials[i]
+        if tangent is None or partial is None:
+            continue
+        if lead:
+            tangent = aligned(tangent, args[i], ans, lead)
+        if callable(partial):
+            with _errstate(all="ignore"):
+                slope = partial(ans, *args)
+            term = product_of(p, i, tangent, slope, lead)
+        else:
+            term = times_constant(tangent, partial)
+        total = term if total is None else operate2(ADD, total, term)
+    if total is None:
+        return None
+    shape = shape_of(ans)
+    if lead:
+        shape = (lead, *shape)
+    return cast(total if shape_of(total) == shape else np.broadcast_to(total, shape), ans)
+
+
+cdef object elementwise_pull(Primitive p, object g, object ans, tuple args, object needed, object chunk):
+    """Return the cotangents of an elementwise function's arguments: conj(partial) · g, copies summed."""
+    cdef Py_ssize_t lead = 0 if chunk is None else chunk
+    cdef Py_ssize_t i
+    cdef list result = []
+    for i in range(len(args)):
+        partial = p.partials[i]
+        if partial is None or not needed[i]:
+            result.append(None)
+            continue
+        if callable(partial):
+            slope = partial(ans, *args)
+            if is_complex(slope):
+                slope = np.conj(slope)
+            part = product_of(p, i, g, slope, lead)
+        else:
+            part = times_constant(g, partial)
+        result.append(unbroadcast(part, args[i], chunk))
+    return result
+
+
+cdef int type_number(object x):
+    """The number of a value's dtype; −1 if that takes longer to find out."""
+    while isinstance(x, Traced):
+        x = (<Traced>x).value
+    if MERCER_IS_NUMBER(x):
+        return cnp.NPY_DOUBLE
+    if isinstance(x, cnp.ndarray):
+        return cnp.PyArray_TYPE(<cnp.ndarray>x)
+    if isinstance(x, Like):
+        return (<Like>x).number
+    return -1
+
+
+cdef bint is_complex(object x):
+    cdef int number = type_number(x)
+    if number >= 0:
+        return cnp.PyTypeNum_ISCOMPLEX(number)
+    return np_like(x).dtype.kind == "c"
+
+
+def unbroadcast(g, like, chunk=None):
+    """Return the cotangent of an argument from that of what it was broadcast to (the sum over copies).
+
+    Parameters
+    ----------
+    g : array of shape (*lead, …)
+        `lead` is one axis if `chunk` is given.
+    like : the argument, or anything with its shape and dtype
+
+    Returns
+    -------
+    array of shape (*lead, *like.shape), of the argument's type (its real part if the argument is real).
+    """
+    cdef tuple shape = shape_of(like), have = shape_of(g)
+    cdef Py_ssize_t lead = 0 if chunk is None else 1, extra, i
+    if lead:
+        have = have[1:]
+    if shape != have:
+        extra = len(have) - len(shape)
+        if extra < 0:
+            raise ValueError(f"a cotangent of shape {have} cannot be that of an argument of shape {shape}")
+        axes = [lead + i for i in range(extra)]
+        for i in range(len(shape)):
+            if shape[i] == 1 and have[extra + i] != 1:
+                axes.append(lead + extra + i)
+        if axes:
+            if type(g) is cnp.ndarray:
+                g = _add_reduce(g, axis=tuple(axes), keepdims=True)
+            else:
+                g = np.sum(g, axis=tuple(axes), keepdims=True)
+        if extra:
+            g = np.reshape(g, shape_of(g)[:lead] + shape)
+            if not shape and not lead and type(g) is cnp.ndarray:
+                g = g[()]
+    return cast(g, like)
+
+
+cpdef object cast(object g, object like):
+    """Return a cotangent in the floating type of the argument it belongs to."""
+    if g is None:
+        return None
+    cdef int number = type_number(g)
+    if number >= 0 and number == type_number(like):
+        return g
+    have, want = np_like(g).dtype, np_like(like).dtype
+    if have == want or want.kind not in "fc":
+        return g
+    if have.kind == "c" and want.kind == "f":
+        g = np.real(g)
+    return g if np_like(g).dtype == want else g.astype(want)

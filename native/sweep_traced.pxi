@@ -1,0 +1,330 @@
+# Traced values: the array protocols, and the meaning of views and assignment. Part of _sweep.pyx.
+
+
+# A traced value refers to levels and arrays only, which never refer to it: it needs no collector.
+@cython.freelist(256)
+@cython.no_gc
+cdef class Traced:
+    """A value that is being differentiated; it behaves as the array (or scalar) it stands for.
+
+    Attributes
+    ----------
+    value : array, NumPy scalar or Traced
+        What the level below sees.
+    level : Level
+    slot : int
+        On a tape: where its cotangent will be summed.
+    tangent : array, Traced or None
+        In forward mode: its tangent (None: zero).
+    """
+
+    cdef public object value
+    cdef public Level level
+    cdef public Py_ssize_t slot
+    cdef public object tangent
+    cdef public Traced _base
+    cdef public object _again
+    cdef public Py_ssize_t _version, _base_version
+
+    def __init__(self, value, Level level, slot=-1, tangent=None):
+        self.value, self.level, self.slot, self.tangent = value, level, slot, tangent
+
+    def __dealloc__(self):
+        # A view of a view of a view … ends link by link, not by recursion.
+        cdef Traced base = self._base, further
+        self._base = None
+        while base is not None and Py_REFCNT(base) == 1:
+            further = base._base
+            base._base = None
+            base = further
+
+    # -- what it looks like ---------------------------------------------------------------------------
+
+    @property
+    def shape(self):
+        return shape_of(self.value)
+
+    @property
+    def ndim(self):
+        return len(shape_of(self.value))
+
+    @property
+    def size(self):
+        return _product(shape_of(self.value))
+
+    @property
+    def dtype(self):
+        return np_like(self.value).dtype
+
+    def __len__(self):
+        cdef tuple shape = shape_of(self.value)
+        if not shape:
+            raise TypeError("len() of a traced scalar")
+        return shape[0]
+
+    def __iter__(self):
+        cdef tuple shape = shape_of(self.value)
+        if not shape:
+            raise TypeError("iteration over a traced scalar")
+        return (self[i] for i in range(shape[0]))
+
+    def __repr__(self):
+        mode = "reverse" if self.level.is_tape else "forward"
+        return f"Traced({plain(self)!r}, {mode} mode, level {self.level.order})"
+
+    def __format__(self, spec):
+        return f"Traced({format(plain(self), spec)})"  # so that float() of the text fails
+
+    def __bool__(self):
+        value = plain(self)
+        if np.size(value) != 1:
+            raise ERRORS["truth"](self)
+        return bool(value)
+
+    @property
+    def T(self):
+        return PROPERTIES["T"](self)
+
+    def sum(self, *args, **kwargs):
+        return METHODS["sum"](self, *args, **kwargs)
+
+    def mean(self, *args, **kwargs):
+        return METHODS["mean"](self, *args, **kwargs)
+
+    def dot(self, other):
+        return METHODS["dot"](self, other)
+
+    def reshape(self, *shape, **kwargs):
+        return METHODS["reshape"](self, *shape, **kwargs)
+
+    def __getattr__(self, name):
+        if name in PROPERTIES:
+            return PROPERTIES[name](self)
+        if name in METHODS:
+            return METHODS[name].__get__(self)
+        raise AttributeError(f"traced arrays have no attribute {name!r}")
+
+    def __dir__(self):
+        return sorted({*object.__dir__(self), *METHODS, *PROPERTIES})
+
+    def __round__(self, ndigits=None):
+        return round(plain(self), ndigits)
+
+    def __copy__(self):
+        return np.copy(self)
+
+    def __deepcopy__(self, memo):
+        return np.copy(self)
+
+    # -- the ways into NumPy --------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        if method == "__call__" and not kwargs:
+            rule = _ufuncs.get(ufunc)
+            if rule is None:
+                raise ERRORS["no rule"](f"np.{ufunc.__name__}")
+            if type(rule) is Primitive and (<Primitive>rule).opcode:
+                if len(inputs) == 1:
+                    return operate1(<Primitive>rule, inputs[0], None)
+                out = operator2(<Primitive>rule, inputs[0], inputs[1])
+                return apply(<Primitive>rule, inputs, {}) if out is NotImplemented else out
+            return rule(*inputs)
+        return UFUNC_METHODS[method](ufunc, *inputs, **kwargs)
+
+    def __array_function__(self, func, types, args, kwargs):
+        rule = _functions.get(func)
+        if rule is None and func in CREATION:
+            return CREATION[func](self, *args, **kwargs)
+        if rule is None:
+            raise ERRORS["no rule"](f"{func.__module__}.{func.__name__}".replace("numpy.", "np."))
+        if kwargs:
+            for v in kwargs.values():
+                if isinstance(v, Traced):
+                    bound = signature(func).bind(*args, **kwargs)
+                    return rule(*bound.args, **bound.kwargs)
+        return rule(*args, **kwargs)
+
+    def __getitem__(self, index):
+        if type(index) is int and self.ndim == 1:  # a number, not a view
+            return apply(GETITEM, (self,), {"index": index})
+        return METHODS["__getitem__"](self, index)
+
+    def __setitem__(self, index, value):
+        METHODS["__setitem__"](self, index, value)
+
+    def __add__(self, other):
+        return operator2(ADD, self, other)
+
+    def __radd__(self, other):
+        return operator2(ADD, other, self)
+
+    def __sub__(self, other):
+        return operator2(SUBTRACT, self, other)
+
+    def __rsub__(self, other):
+        return operator2(SUBTRACT, other, self)
+
+    def __mul__(self, other):
+        return operator2(MULTIPLY, self, other)
+
+    def __rmul__(self, other):
+        return operator2(MULTIPLY, other, self)
+
+    def __truediv__(self, other):
+        return operator2(DIVIDE, self, other)
+
+    def __rtruediv__(self, other):
+        return operator2(DIVIDE, other, self)
+
+    def __pow__(self, other, modulo):
+        return operator2(POWER, self, other) if modulo is None else NotImplemented
+
+    def __rpow__(self, other, modulo):
+        return operator2(POWER, other, self) if modulo is None else NotImplemented
+
+    def __neg__(self):
+        return operate1(NEGATIVE, self, None)
+
+    def __pos__(self):
+        return np.positive(self)
+
+    def __abs__(self):
+        return np.absolute(self)
+
+    def __matmul__(self, other):
+        return NotImplemented if _declines(other) else np.matmul(self, other)
+
+    def __rmatmul__(self, other):
+        return np.matmul(other, self)
+
+    def __mod__(self, other):
+        return NotImplemented if _declines(other) else np.remainder(self, other)
+
+    def __rmod__(self, other):
+        return np.remainder(other, self)
+
+    def __floordiv__(self, other):
+        return NotImplemented if _declines(other) else np.floor_divide(self, other)
+
+    def __rfloordiv__(self, other):
+        return np.floor_divide(other, self)
+
+    def __divmod__(self, other):
+        return NotImplemented if _declines(other) else np.divmod(self, other)
+
+    def __rdivmod__(self, other):
+        return np.divmod(other, self)
+
+    def __lt__(self, other):
+        return NotImplemented if _declines(other) else np.less(self, other)
+
+    def __le__(self, other):
+        return NotImplemented if _declines(other) else np.less_equal(self, other)
+
+    def __gt__(self, other):
+        return NotImplemented if _declines(other) else np.greater(self, other)
+
+    def __ge__(self, other):
+        return NotImplemented if _declines(other) else np.greater_equal(self, other)
+
+    def __eq__(self, other):
+        return NotImplemented if _declines(other) else np.equal(self, other)
+
+    def __ne__(self, other):
+        return NotImplemented if _declines(other) else np.not_equal(self, other)
+
+    __hash__ = None
+
+    def __iadd__(self, other):
+        return METHODS["__iadd__"](self, other)
+
+    def __isub__(self, other):
+        return METHODS["__isub__"](self, other)
+
+    def __imul__(self, other):
+        return METHODS["__imul__"](self, other)
+
+    def __itruediv__(self, other):
+        return METHODS["__itruediv__"](self, other)
+
+    def __ipow__(self, other):
+        return METHODS["__ipow__"](self, other)
+
+    def __imatmul__(self, other):
+        return METHODS["__imatmul__"](self, other)
+
+    def __imod__(self, other):
+        return METHODS["__imod__"](self, other)
+
+    def __ifloordiv__(self, other):
+        return METHODS["__ifloordiv__"](self, other)
+
+    # -- the ways out of NumPy ------------------------------------------------------------------------
+
+    def __array__(self, dtype=None, copy=None):
+        raise ERRORS["array"](self)
+
+    def __float__(self):
+        raise ERRORS["number"](self, "float()")
+
+    def __int__(self):
+        raise ERRORS["number"](self, "int()")
+
+    def __index__(self):
+        raise ERRORS["number"](self, "operator.index()")
+
+    def __complex__(self):
+        raise ERRORS["number"](self, "complex()")
+
+    def __reduce_ex__(self, protocol):
+        raise ERRORS["pickle"](self)
+
+
+cdef bint _declines(object other):
+    """Whether an operand asks NumPy to leave the operation to its own method."""
+    return not isinstance(other, (cnp.ndarray, float, int, Traced)) and \
+        getattr(type(other), "__array_ufunc__", 0) is None
+
+
+cpdef object plain(object x):
+    """Return the array or scalar inside of a value, through all levels."""
+    while isinstance(x, Traced):
+        x = fresh(<Traced>x).value
+    return x
+
+
+cpdef Traced fresh(Traced x):
+    """Return a traced value after what was assigned to the array that it is a view of has reached it."""
+    cdef Traced view = x
+    cdef list views
+    if x._base is None:
+        return x
+    if x._base._base is None:
+        if x._base_version != x._base._version:
+            renew(x)
+        return x
+    views = []
+    while view._base is not None:
+        views.append(view)
+        view = view._base
+    for view in reversed(views):  # a long chain of views must not recurse
+        if view._base_version != view._base._version:
+            renew(view)
+    return x
+
+
+cdef int renew(Traced view) except -1:
+    adopt(view, view._again(view._base))
+    view._base_version = view._base._version
+    return 0
+
+
+cpdef object adopt(Traced x, object other):
+    """Make the name `x` mean the value `other`, as an assignment into an array does."""
+    cdef Traced source
+    if isinstance(other, Traced):
+        source = <Traced>other
+    else:  # what was traced in it has been overwritten
+        source = <Traced>x.level.constant(other)
+    x.value, x.level, x.slot, x.tangent = source.value, source.level, source.slot, source.tangent
+    x._version += 1
