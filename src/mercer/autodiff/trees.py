@@ -1,4 +1,4 @@
-"""Trees of arrays (lists, tuples, dicts, what optree knows) as flat lists of arrays that can be differentiated."""
+"""Trees of arrays (lists, tuples, dicts, what optree knows) as flat lists of arrays to be differentiated."""
 
 from numbers import Number
 
