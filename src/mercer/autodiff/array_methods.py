@@ -123,7 +123,8 @@ scatter = Primitive(
         )
     ],
     vjp=[lambda g, ans, x, index, shape, lead: cast(read(g, index, ndim_of(g) - len(shape)), x)],
-    batched=True, linear=True,
+    batched=True,
+    linear=True,
 )
 
 
@@ -144,7 +145,8 @@ getitem = Primitive(
     name="x[index]",
     jvp=[lambda t, ans, x, index: read(t, index, ndim_of(t) - ndim_of(x))],
     vjp=[_getitem_vjp],
-    batched=True, linear=True,
+    batched=True,
+    linear=True,
 )
 
 
@@ -201,7 +203,9 @@ def _setitem_vjp(g, ans, needed, x, value, index):
     return to_x, to_value, None
 
 
-setitem = Primitive(_setitem, name="x[index] = value", jvp=_setitem_jvp, vjp=_setitem_vjp, batched=True, linear=True)
+setitem = Primitive(
+    _setitem, name="x[index] = value", jvp=_setitem_jvp, vjp=_setitem_vjp, batched=True, linear=True
+)
 
 
 def _index_of(index):
