@@ -73,10 +73,10 @@ def _put(g, index, shape, lead):
     size, rows = math.prod(shape), math.prod(lead)
     if (
         not lead
-        and size > shape[0]
         and isinstance(index, np.ndarray)
         and index.ndim == 1
         and index.dtype != bool
+        and size > shape[0]
     ):
         return _rows_added(g, index, shape)
     at = _positions(shape, index).ravel()
@@ -87,7 +87,7 @@ def _put(g, index, shape, lead):
     else:
         everywhere = (at + size * np.arange(rows)[:, None]).ravel()
         out = _summed(everywhere, g.ravel(), rows * size)
-    return out.reshape(*lead, *shape)
+    return out.reshape((*lead, *shape))
 
 
 def _rows_added(g, index, shape):
@@ -262,7 +262,10 @@ def _set(self, index, value):
                 TraceValueError,
             )
         positions = self._again(np.arange(base.size).reshape(base.shape))[index]
-        _set(base, np.unravel_index(positions, base.shape), value)
+        if base.shape:
+            _set(base, np.unravel_index(positions, base.shape), value)
+        elif np.size(positions):
+            _set(base, (), value)
     adopt(self, self._again(base))
     self._base_version = base._version
 
