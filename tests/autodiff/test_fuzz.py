@@ -1,4 +1,4 @@
-"""Random programs of NumPy calls: NumPy's values; derivatives that agree among themselves and with differences.
+"""Random programs of NumPy calls: NumPy's values; derivatives that agree mutually and with differences.
 
 A program works on a list of arrays: each step makes one more from what is there, or assigns into one. It
 runs on plain arrays, in extended precision (for differences) and traced.
@@ -360,3 +360,21 @@ def test_what_the_programs_found():
     assert through_view(x) == 16
     assert ad.value_and_grad(through_view)(x) == (16, 8)
     assert ad.jvp(through_view, (x,), (1.0,)) == (16, 8)
+
+
+def test_points_of_other_kinds():
+    """Foreign byte order becomes the machine's; matrices and masked arrays are refused."""
+    x = np.array([1.0, 2.0, 3.0])
+    swapped = x.astype(x.dtype.newbyteorder())
+    assert ad.grad(lambda x: np.sum(x**2))(swapped).dtype.isnative
+    _, pull = ad.vjp(lambda x: (x, x[0] * 1.0), x)
+    np.testing.assert_array_equal(pull((swapped, 10.0))[0], [11, 2, 3])
+    _, pushed = ad.jvp(lambda x: (x, x[0] * x), (swapped,), (swapped,))
+    np.testing.assert_array_equal(pushed[1], 2 * x)
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.asmatrix(x)
+    for other in (np.ma.array(x, mask=[0, 1, 0]), matrix):
+        with pytest.raises(TypeError, match=r"np\.asarray"):
+            ad.grad(lambda x: np.sum(x * x))(other)
+        with pytest.raises(TypeError, match=r"np\.asarray"):
+            ad.jvp(np.sin, (np.ones(other.shape),), (other,))
