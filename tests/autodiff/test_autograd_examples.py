@@ -1,8 +1,10 @@
-"""What autograd's examples and tests differentiate, written here with ``import numpy as np``: what works as it stands.
+"""What autograd's examples differentiate, written with ``import numpy as np``: what works as it stands.
 
-Each function uses the features of the example of that name in autograd's repository, at a small size. CHANGED says
-what had to be written otherwise than with `numpy` in the place of `autograd.numpy`.
+Each function uses the features of the example of that name in autograd's repository, at a small size. CHANGED
+says what had to be written otherwise than with `numpy` in the place of `autograd.numpy`.
 """
+
+import itertools
 
 import numpy as np
 import pytest
@@ -43,9 +45,7 @@ def layers(parameters, x):
 
 def network(*sizes):
     """Return weights and biases as a list of pairs."""
-    return [
-        (RNG.standard_normal((m, n)), RNG.standard_normal(n)) for m, n in zip(sizes, sizes[1:], strict=False)
-    ]
+    return [(RNG.standard_normal((m, n)), RNG.standard_normal(n)) for m, n in itertools.pairwise(sizes)]
 
 
 # -- functions of the examples --------------------------------------------------------------------------
@@ -56,10 +56,14 @@ def tanh(x):
     return (1.0 - y) / (1.0 + y)
 
 
-def tanh_six_times(x):
+def slope_of(f):
+    return lambda x: ad.jvp(f, (x,), (np.ones_like(x),))[1]
+
+
+def tanh_third_derivative(x):
     f = tanh
     for _ in range(3):
-        f = (lambda f: lambda x: ad.jvp(f, (x,), (np.ones_like(x),))[1])(f)
+        f = slope_of(f)
     return f(x)
 
 
@@ -210,8 +214,8 @@ def fluidsim(v):
     at_x, at_y = (rows - vx).ravel(), (columns - vy).ravel()
     left, top = np.floor(at_x).astype(int), np.floor(at_y).astype(int)
     rw, bw = at_x - left, at_y - top
-    l, r, t, b = left % 5, (left + 1) % 5, top % 5, (top + 1) % 5
-    flat = (1 - rw) * ((1 - bw) * vx[l, t] + bw * vx[l, b]) + rw * ((1 - bw) * vx[r, t] + bw * vx[r, b])
+    w, r, t, b = left % 5, (left + 1) % 5, top % 5, (top + 1) % 5
+    flat = (1 - rw) * ((1 - bw) * vx[w, t] + bw * vx[w, b]) + rw * ((1 - bw) * vx[r, t] + bw * vx[r, b])
     return np.reshape(flat, (5, 5))
 
 
@@ -374,7 +378,7 @@ EXAMPLES = [
     ("rosenbrock", rosenbrock, np.array([-0.5, 0.8])),
     ("sinusoid", sinusoid, 0.9),
     ("tanh", tanh, np.linspace(-2, 2, 5)),
-    ("tanh, third derivative", tanh_six_times, np.linspace(-2, 2, 5)),
+    ("tanh, third derivative", tanh_third_derivative, np.linspace(-2, 2, 5)),
     ("variational_autoencoder", variational_autoencoder, [network(3, 4, 4), network(2, 4, 3)]),
     ("wing", wing, FIELD[0]),
 ]
@@ -409,3 +413,126 @@ def test_example(f, args):
 def test_how_many_work_as_they_stand():
     assert set(CHANGED) <= {name for name, *_ in EXAMPLES}
     assert (len(EXAMPLES), len(EXAMPLES) - len(CHANGED)) == (31, 13)
+
+
+# -- scipy.optimize -------------------------------------------------------------------------------------
+
+
+def rosen(x):
+    """SciPy's scipy.optimize.rosen, which itself turns its argument into a plain array first."""
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2.0) ** 2.0 + (1 - x[:-1]) ** 2.0, axis=0)
+
+
+@pytest.mark.parametrize(
+    "method", ["BFGS", "L-BFGS-B", "CG", "Newton-CG", "trust-ncg", "trust-krylov", "trust-exact"]
+)
+@pytest.mark.parametrize("n", [2, 5])
+def test_minimize_takes_the_derivatives(method, n):
+    options = {"jac": ad.grad(rosen)}
+    if method in ("Newton-CG", "trust-ncg", "trust-krylov"):
+        options["hessp"] = lambda x, v: ad.hvp(rosen, x, v)
+    if method == "trust-exact":
+        options["hess"] = ad.hessian(rosen)
+    start = np.array([1.3, 0.7, 0.8, 1.9, 1.2])[:n]
+    result = scipy.optimize.minimize(scipy.optimize.rosen, start, method=method, **options)
+    assert result.success, result.message
+    # A gradient below 1e-4 (SciPy's largest tolerance) over the Hessian's smallest eigenvalue, about 0.4 at 1.
+    np.testing.assert_allclose(result.x, 1.0, atol=2e-3)
+
+
+def test_value_and_gradient_in_one_call():
+    result = scipy.optimize.minimize(ad.value_and_grad(rosen), [1.3, 0.7, 0.8], jac=True, method="L-BFGS-B")
+    np.testing.assert_allclose(result.x, 1.0, atol=2e-3)
+
+
+def test_rosenbrock_has_scipys_derivatives():
+    x, v = np.random.default_rng(5).standard_normal((2, 7))
+    np.testing.assert_allclose(ad.grad(rosen)(x), scipy.optimize.rosen_der(x), rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(ad.hessian(rosen)(x), scipy.optimize.rosen_hess(x), rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(
+        ad.hvp(rosen, x, v), scipy.optimize.rosen_hess_prod(x, v), rtol=1e-11, atol=1e-10
+    )
+
+
+def test_what_scipy_makes_an_array_is_refused():
+    """No silent zero: SciPy's own Rosenbrock function calls np.asarray."""
+    with pytest.raises(TraceError, match="asarray"):
+        ad.grad(scipy.optimize.rosen)(np.ones(3))
+
+
+def test_least_squares_takes_the_jacobian():
+    t = np.linspace(0, 3, 20)
+    y = 2.0 * np.exp(-1.3 * t) + 0.5
+
+    def residuals(p):
+        return p[0] * np.exp(-p[1] * t) + p[2] - y
+
+    result = scipy.optimize.least_squares(residuals, [1.0, 1.0, 0.0], jac=ad.jacobian(residuals))
+    np.testing.assert_allclose(result.x, [2.0, 1.3, 0.5], rtol=1e-6)
+
+
+# -- what autograd's own tests differentiate --------------------------------------------------------------
+
+A, B, V = RNG.standard_normal((3, 3)), RNG.standard_normal((3, 3)), RNG.standard_normal(3)
+POSITIVE = np.abs(V) + 0.5
+
+#: What a test is about, function, arguments.
+TESTED = [
+    ("fan-out", lambda x: np.sin(np.sin(x) + np.sin(x)), 0.7),
+    ("constant output", lambda x: 1.0, 0.7),
+    ("identity", lambda x: x, 0.7),
+    ("a branch on a value", lambda x: np.exp(x) if x > 0.5 else x**2, 0.7),
+    ("a dictionary", lambda d: np.sum(d["a"] * np.sin(d["b"])) * d["c"], {"a": V, "b": A, "c": 2.0}),
+    ("a nested list", lambda t: t[0] * np.sum(t[1][0]) + t[1][1] ** 2, [0.3, [V, 1.2]]),
+    ("indices with duplicates", lambda x: x[[0, 2, 2, 0]] ** 2, V),
+    ("a mask", lambda x: x[V > 0] ** 2, V),
+    ("slices and new axes", lambda x: x[None, ::-1, 1:] * x[:, None, :2], A),
+    ("reversed operands", lambda x: (2.0 - x) * (3.0 / x) + 2.0**x, POSITIVE),
+    ("remainder", lambda x: x % 0.4 + np.mod(x, 0.3) + np.fmod(x, 0.7), np.array([0.15, 0.65, 0.95])),
+    ("powers", lambda x, y: x**y + x**2 + x**-1.5, POSITIVE, V),
+    ("arctan2 and hypot", lambda x, y: np.arctan2(x, y) + np.hypot(x, y), V, POSITIVE),
+    ("maximum and minimum", lambda x, y: np.maximum(x, y) * np.fmin(x, y), V, A),
+    ("complex parts", lambda x: np.abs(np.exp(1j * x)) + np.real(x * 1j * np.exp(2j * x)), V),
+    ("complex products", lambda z: np.dot(np.conj(z), z * (1 + 2j)), V + 1j * POSITIVE),
+    ("Fourier transform", lambda x: np.abs(np.fft.fft(x)) ** 2, A),
+    ("real Fourier transform", lambda x: np.fft.irfft(np.fft.rfft(x, axis=1) ** 2, 5, axis=1), A),
+    ("dot of ranks", lambda x, y: np.dot(x, y) * np.inner(y, y), A, V),
+    ("tensordot", lambda x, y: np.tensordot(x, y, axes=([0, 2], [1, 0])), RNG.standard_normal((3, 2, 3)), A),
+    ("einsum", lambda x, y: np.einsum("ij,jk->ik", x, y) + np.einsum("ii", x), A, B),
+    ("kron and outer", lambda x, y: np.kron(x, x) * np.sum(np.outer(y, y)), A, V),
+    ("sums and products", lambda x: np.prod(x, axis=0) + np.cumsum(x, axis=1)[0] + np.mean(x, 1), A),
+    ("variance", lambda x: np.var(x, axis=0, ddof=1) + np.std(x, axis=1, keepdims=True), A),
+    ("extrema", lambda x: np.max(x, axis=0) * np.min(x, axis=1) + np.max(x), A),
+    ("sort and partition", lambda x: np.sort(x) ** 2 + np.partition(x, 1)[1], V),
+    (
+        "where and select",
+        lambda x: np.where(x > 0, x, x**2) + np.select([x > 0.2, x > 0], [x, x**3], 0.1 * x),
+        V,
+    ),
+    ("clip", lambda x: np.clip(x, -0.2, 0.4) ** 2, A),
+    ("concatenate and stack", lambda x, y: np.concatenate([x, np.stack([y, y**2]), [y]]), A, V),
+    ("split and hstack", lambda x: np.hstack(np.array_split(x, 2, axis=1)[::-1]) ** 2, A),
+    ("tile, repeat, pad", lambda x: np.pad(np.tile(x, 2), 1)[:-2] * np.repeat(x, [2, 3, 1]), V),
+    ("roll, flip, rot90", lambda x: np.roll(x, 2, axis=1) * np.flipud(x) + np.rot90(x), A),
+    ("diagonals and triangles", lambda x: np.diag(np.diag(x)) + np.tril(x) ** 2 + np.triu(x, 1), A),
+    ("sinc, logaddexp", lambda x: np.sinc(x) + np.logaddexp(x, 0.3) + np.logaddexp2(x, 1.0), V),
+    ("norms", lambda x: np.linalg.norm(x) + np.linalg.norm(x, 3, axis=0) + np.linalg.norm(x, "nuc"), A),
+    ("determinants", lambda x: np.linalg.det(x) + np.linalg.slogdet(x)[1], A),
+    ("inverse and solve", lambda x, y: np.linalg.inv(x) @ np.linalg.solve(x, y), A, B),
+    ("pseudo-inverse", lambda x: np.linalg.pinv(x), RNG.standard_normal((4, 2))),
+    ("eigh", lambda x: np.linalg.eigh(x @ x.T)[0], A),
+    ("svd", lambda x: np.linalg.svd(x, compute_uv=False), RNG.standard_normal((4, 3))),
+    ("cholesky", lambda x: np.linalg.cholesky(x @ x.T + np.eye(3)), A),
+    ("gradient and diff", lambda x: np.gradient(x)[0] * np.diff(x, axis=1, append=1.0), A),
+    (
+        "scipy.special",
+        lambda x: scipy.special.gammaln(x) + scipy.special.erf(x) + scipy.special.expit(x),
+        POSITIVE,
+    ),
+    ("bessel", lambda x: scipy.special.j0(x) + scipy.special.jn(2, x) + scipy.special.y1(x), POSITIVE),
+]
+
+
+@pytest.mark.parametrize(("f", "args"), [pytest.param(f, args, id=name) for name, f, *args in TESTED])
+def test_what_autograd_tests(f, args):
+    check_derivative(f, *args)
