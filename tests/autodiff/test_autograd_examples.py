@@ -436,7 +436,7 @@ def test_minimize_takes_the_derivatives(method, n):
     start = np.array([1.3, 0.7, 0.8, 1.9, 1.2])[:n]
     result = scipy.optimize.minimize(scipy.optimize.rosen, start, method=method, **options)
     assert result.success, result.message
-    # A gradient below 1e-4 (SciPy's largest tolerance) over the Hessian's smallest eigenvalue, about 0.4 at 1.
+    # A gradient below 1e-4 (SciPy's largest tolerance) over the Hessian's least eigenvalue, about 0.4 at 1.
     np.testing.assert_allclose(result.x, 1.0, atol=2e-3)
 
 
