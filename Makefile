@@ -20,7 +20,7 @@ CYTHON_SOURCES := $(wildcard native/*.pyx)
 .PRECIOUS: %/made %/installed
 
 help:
-	@echo "make demo    fit kernel machines to real data, write pictures"
+	@echo "make demo    fit kernel machines to real data, differentiate functions, write pictures"
 	@echo "make test    run the tests (PYTEST_ARGS=--slow runs the slow ones, too)"
 	@echo "make bench   time mercer beside other packages"
 	@echo "make lint    check the style; make format mends what can be mended by a program"
@@ -61,6 +61,7 @@ demo: $(ENV)/installed
 	$(ENV)/bin/python examples/quickstart.py $(DEMO_ARGS)
 	$(ENV)/bin/python examples/machines.py
 	$(ENV)/bin/python examples/paths.py
+	$(ENV)/bin/python examples/autodiff_tour.py
 
 test: $(ENV)/installed
 	$(ENV)/bin/python -m pytest $(PYTEST_ARGS)

@@ -188,3 +188,13 @@ def test_the_machines_example(example, tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.count("accuracy") == 4
     assert (tmp_path / "machines.png").exists()
+
+
+@pytest.mark.slow
+def test_the_tour_of_autodiff(example, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    example("autodiff_tour").main(["--output", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "the gradients differ by 0e+00" in out
+    assert len({line.split()[-3:][0] for line in out.splitlines() if line.startswith("  hvp ")}) == 1
+    assert {path.name for path in tmp_path.glob("*.png")} == {"autodiff_graph.png", "autodiff_memory.png"}

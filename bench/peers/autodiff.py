@@ -2,15 +2,15 @@
 
     python -m bench.peers.autodiff [--quick] [--repeats N] [case …]
 
-Every package differentiates the same formula, written once for a namespace `xp` (mercer's is NumPy itself), at
-the same point, with the same number of threads; their values and derivatives are compared before they are
-timed. The first table has gradients (and a Hessian and a Jacobian), the second Hessian-vector products over
-gradients. jax's time is without its compilation.
+Every package differentiates the same formula, written once for a namespace `xp` (mercer's is NumPy itself),
+at the same point, with the same number of threads; their derivatives are compared before they are timed.
+jax's time is without its compilation.
 """
 
 import argparse
 import importlib
 import importlib.metadata
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from . import _timing
 
 
 class Mercer:
-    """This package: the function is NumPy's."""
+    """Mercer: the function is NumPy's."""
 
     xp = np
 
@@ -85,7 +85,9 @@ class Torch(Mercer):
 
     def prepare(self, what, f, x, v):
         if what in ("hessian", "jacobian"):
-            return partial({"hessian": self.torch.func.hessian, "jacobian": self.torch.func.jacfwd}[what](f), x)
+            return partial(
+                {"hessian": self.torch.func.hessian, "jacobian": self.torch.func.jacfwd}[what](f), x
+            )
         several = isinstance(x, list)
         leaves = x if several else [x]
         vectors = v if several else [v]
@@ -123,7 +125,9 @@ class Jax(Mercer):
         if what == "hvp":
             compiled = self.jax.jit(lambda x, v: self.jax.jvp(self.jax.grad(f), (x,), (v,))[1])
             return lambda: self.jax.block_until_ready(compiled(x, v))
-        transform = {"gradient": self.jax.grad, "hessian": self.jax.hessian, "jacobian": self.jax.jacfwd}[what]
+        transform = {"gradient": self.jax.grad, "hessian": self.jax.hessian, "jacobian": self.jax.jacfwd}[
+            what
+        ]
         compiled = self.jax.jit(transform(f))
         return lambda: self.jax.block_until_ready(compiled(x))
 
@@ -255,7 +259,7 @@ def cases(quick):
     batch, n, p, m = size(256, 16), size(500, 40), size(325, 20), size(200, 20)
     widths = size((784, 256, 256, 10), (20, 8, 8, 3))
     weights = []
-    for i, o in zip(widths[:-1], widths[1:], strict=True):
+    for i, o in itertools.pairwise(widths):
         weights += [rng.standard_normal((i, o)) / np.sqrt(i), 0.1 * rng.standard_normal(o)]
     X, labels = rng.random((batch, widths[0])), np.eye(widths[-1])[rng.integers(0, widths[-1], batch)]
     single = [w.astype(np.float32) for w in weights], (X.astype(np.float32), labels.astype(np.float32))
@@ -286,6 +290,9 @@ def cases(quick):
 # -- tables ---------------------------------------------------------------------------------------------
 
 
+BUDGET = 30
+
+
 def leaves(result):
     return [np.asarray(r) for r in result] if isinstance(result, list | tuple) else [np.asarray(result)]
 
@@ -295,17 +302,26 @@ def agree(case, what, results):
     for name, result in results.items():
         for a, b in zip(leaves(results["mercer"]), leaves(result), strict=True):
             np.testing.assert_allclose(
-                a, b, rtol=case.rtol, atol=case.rtol * np.max(np.abs(b)), err_msg=f"{case.name}, {what}, {name}"
+                a,
+                b,
+                rtol=case.rtol,
+                atol=case.rtol * np.max(np.abs(b)),
+                err_msg=f"{case.name}, {what}, {name}",
             )
 
 
 def measure(runs, repeats, pause):
-    """Medians and minima of interleaved repeats, each of as many calls as take 2 ms."""
-    calls, times = {}, {name: [] for name in runs}
+    """Medians and minima of interleaved repeats, each of as many calls as take 2 ms.
+
+    After three repeats those that do not fit into BUDGET seconds are left out.
+    """
+    calls, times, end = {}, {name: [] for name in runs}, time.perf_counter() + BUDGET
     for name, run in runs.items():
         run()
         calls[name] = max(1, int(2e-3 / _timing.seconds_of(run)))
-    for _ in range(repeats):
+    for i in range(repeats):
+        if i >= 3 and time.perf_counter() > end:
+            break
         for name, run in runs.items():
             time.sleep(pause)
             start = time.perf_counter()
@@ -333,7 +349,7 @@ def shown(seconds):
 
 
 def against(times, case, name, target):
-    """mercer's time over a package's, and whether that is within its target."""
+    """Return mercer's time over a package's, and whether that is within its target."""
     other = times.get((name, case.derivative))
     if other is None:
         return "–"
@@ -342,33 +358,31 @@ def against(times, case, name, target):
     return f"{ratio:.3g}{bound}"
 
 
-def derivatives(timed, found):
-    """Print the table of gradients."""
+def heads(found):
+    """Print what the columns are."""
     others = [name for name in found if name != "mercer"]
-    rows = []
-    for case, times in timed:
-        row = [case.name, *(shown(times.get((name, case.derivative))) for name in found)]
-        row += [against(times, case, name, dict(case.over).get(name)) for name in others]
-        micro = 1e6 * times["mercer", case.derivative][0] / case.operations if case.operations else None
-        rows.append([*row, f"{micro:.2f} ≤ 2" + (" ✗" if micro > 2 else "") if case.operations else ""])
-    print("\nDerivatives: medians (minima) in ms, mercer's median over the others', µs an operation")
-    _timing.table(["", *found, *(f"/ {name}" for name in others), "µs"], rows)
+    print("\nMedians (minima) in ms; mercer's median over the others' with its target; µs an operation;")
+    print("then Hessian-vector products: mercer's in ms, each package's over its own gradient (mercer ≤ 2.5)")
+    line("", [*found, *(f"/ {name}" for name in others), "µs", "product", *(f"{name} ×" for name in found)])
 
 
-def products(timed, found):
-    """Print the table of Hessian-vector products."""
-    rows = []
-    for case, times in timed:
-        if case.derivative != "gradient":
-            continue
-        row = [case.name, shown(times["mercer", "hvp"])]
-        for name in found:
-            both = times.get((name, "gradient")), times.get((name, "hvp"))
-            ratio = None if None in both else both[1][0] / both[0][0]
-            row.append("–" if ratio is None else f"{ratio:.2f}" + (" ✗" if name == "mercer" and ratio > 2.5 else ""))
-        rows.append(row)
-    print("\nHessian-vector products: mercer's in ms, and over the same package's gradient (target: mercer ≤ 2.5)")
-    _timing.table(["", "ms", *found], rows)
+def row(case, times, found):
+    """Print a case's figures."""
+    cells = [shown(times.get((name, case.derivative))) for name in found]
+    cells += [against(times, case, name, dict(case.over).get(name)) for name in found if name != "mercer"]
+    micro = 1e6 * times["mercer", case.derivative][0] / case.operations if case.operations else None
+    cells.append("" if micro is None else f"{micro:.2f}" + (" ✗" if micro > 2 else ""))
+    cells.append(shown(times.get(("mercer", "hvp"))))
+    for name in found:
+        both = times.get((name, "gradient")), times.get((name, "hvp"))
+        ratio = None if None in both else both[1][0] / both[0][0]
+        miss = " ✗" if name == "mercer" and ratio and ratio > 2.5 else ""
+        cells.append("–" if ratio is None else f"{ratio:.2f}{miss}")
+    line(case.name, cells)
+
+
+def line(name, cells):
+    print(f"{name:<24}" + "".join(f"{cell:>16}" for cell in cells), flush=True)
 
 
 def main():
@@ -382,9 +396,9 @@ def main():
     show_versions()
     found = packages()
     wanted = [c for c in cases(options.quick) if not options.case or any(p in c.name for p in options.case)]
-    timed = [(case, time_case(case, found, 1 if options.quick else options.repeats)) for case in wanted]
-    derivatives(timed, found)
-    products(timed, found)
+    heads(found)
+    for case in wanted:
+        row(case, time_case(case, found, 1 if options.quick else options.repeats), found)
 
 
 if __name__ == "__main__":

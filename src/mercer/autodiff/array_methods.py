@@ -73,10 +73,10 @@ def _put(g, index, shape, lead):
     size, rows = math.prod(shape), math.prod(lead)
     if (
         not lead
-        and size > shape[0]
         and isinstance(index, np.ndarray)
         and index.ndim == 1
         and index.dtype != bool
+        and size > shape[0]
     ):
         return _rows_added(g, index, shape)
     at = _positions(shape, index).ravel()
@@ -87,7 +87,7 @@ def _put(g, index, shape, lead):
     else:
         everywhere = (at + size * np.arange(rows)[:, None]).ravel()
         out = _summed(everywhere, g.ravel(), rows * size)
-    return out.reshape(*lead, *shape)
+    return out.reshape((*lead, *shape))
 
 
 def _rows_added(g, index, shape):
@@ -123,7 +123,8 @@ scatter = Primitive(
         )
     ],
     vjp=[lambda g, ans, x, index, shape, lead: cast(read(g, index, ndim_of(g) - len(shape)), x)],
-    batched=True, linear=True,
+    batched=True,
+    linear=True,
 )
 
 
@@ -144,7 +145,8 @@ getitem = Primitive(
     name="x[index]",
     jvp=[lambda t, ans, x, index: read(t, index, ndim_of(t) - ndim_of(x))],
     vjp=[_getitem_vjp],
-    batched=True, linear=True,
+    batched=True,
+    linear=True,
 )
 
 
@@ -201,7 +203,9 @@ def _setitem_vjp(g, ans, needed, x, value, index):
     return to_x, to_value, None
 
 
-setitem = Primitive(_setitem, name="x[index] = value", jvp=_setitem_jvp, vjp=_setitem_vjp, batched=True, linear=True)
+setitem = Primitive(
+    _setitem, name="x[index] = value", jvp=_setitem_jvp, vjp=_setitem_vjp, batched=True, linear=True
+)
 
 
 def _index_of(index):
@@ -258,7 +262,10 @@ def _set(self, index, value):
                 TraceValueError,
             )
         positions = self._again(np.arange(base.size).reshape(base.shape))[index]
-        _set(base, np.unravel_index(positions, base.shape), value)
+        if base.shape:
+            _set(base, np.unravel_index(positions, base.shape), value)
+        elif np.size(positions):
+            _set(base, (), value)
     adopt(self, self._again(base))
     self._base_version = base._version
 

@@ -3,7 +3,8 @@
 Three kinds, from the shortest:
 
 - a composite is written in NumPy functions that have rules: ``@composite(np.var)``;
-- an elementwise primitive has a partial derivative for each argument: ``elementwise(np.sin, lambda ans, x: np.cos(x))``;
+- an elementwise primitive has a partial derivative for each argument:
+  ``elementwise(np.sin, lambda ans, x: np.cos(x))``;
 - any other primitive has a pushforward and a pullback: ``define(np.linalg.inv, jvp=…, vjp=…)``.
 
 Rules are NumPy functions of values that may themselves be traced, so that every nesting of modes works.
@@ -79,7 +80,8 @@ def define(fun, *, jvp=None, vjp=None, name=None, batched=False, view=False, han
     jvp : sequence of callables, or callable, or "linear"
         For each positional argument ``rule(tangent, ans, *args, **kwargs)``, whose sum is the tangent of the
         answer (None in the sequence: no derivative). Or one callable ``jvp(tangents, ans, *args, **kwargs)``,
-        `tangents` having None for zeros. Or "linear": `fun` is linear in its first argument and is applied to the tangent.
+        `tangents` having None for zeros. Or "linear": `fun` is linear in its first argument and is applied
+        to the tangent.
         Left out: the transpose of `vjp` is used.
     vjp : sequence of callables, or callable
         For each positional argument ``rule(cotangent, ans, *args, **kwargs)`` -> its cotangent. Or one
@@ -110,7 +112,8 @@ def elementwise(fun, *partials, name=None, handles=None):
     fun : callable
         Computes elementwise, with broadcasting.
     *partials : callable, number or None
-        For each argument ``partial(ans, *args)``, or a constant, or None for a derivative that is zero everywhere.
+        For each argument ``partial(ans, *args)``, or a constant, or None for a derivative that is zero
+        everywhere.
 
     Returns
     -------
@@ -167,6 +170,7 @@ def composite(*functions):
 
 def no_derivative(*functions):
     """Register functions whose derivative is zero wherever it exists: they see plain values."""
+
     def stripped(item):
         if isinstance(item, Traced):
             return plain(item)

@@ -110,7 +110,7 @@ def _over_square(x, y, other):
 
 
 elementwise(
-    np.arctan2, lambda ans, y, x: _over_square(x, y, x), lambda ans, y, x: _over_square(np.negative(y), y, x)
+    np.arctan2, lambda ans, y, x: _over_square(x, y, x), lambda ans, y, x: -_over_square(y, y, x)
 )
 
 
@@ -265,7 +265,7 @@ def _where_jvp(tangents, ans, x, y, condition):
             lead = np.shape(t)[: np.ndim(t) - np.ndim(arg)]
             t = _spread(t, arg, ans)
         parts.append(0 if t is None else t)
-    out = np.where(condition, *parts)
+    out = cast(np.where(condition, *parts), ans)
     return out if np.shape(out) == lead + shape else np.broadcast_to(out, lead + shape)
 
 

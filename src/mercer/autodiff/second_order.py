@@ -1,4 +1,4 @@
-"""Second derivatives (LINMA 1.7): Hessian-vector products and Hessians in the four nestings of the two modes."""
+"""Second derivatives (LINMA 1.7): Hessian-vector products and Hessians, in four nestings of the two modes."""
 
 import functools
 

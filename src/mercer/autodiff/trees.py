@@ -1,4 +1,4 @@
-"""Trees of arrays (lists, tuples, dicts, what optree knows) as flat lists of arrays that can be differentiated."""
+"""Trees of arrays (lists, tuples, dicts, what optree knows) as flat lists of arrays to be differentiated."""
 
 from numbers import Number
 
@@ -32,12 +32,19 @@ def unflatten(structure, leaves):
 
 
 def leaf(x, where):
-    """Return a leaf as an array or scalar of a floating type (integers become float64)."""
+    """Return a leaf as an array or scalar of a floating type (integers: float64) in native byte order."""
     if type(x) is np.float64 or (type(x) is np.ndarray and x.dtype.char in "fd" and x.dtype.isnative):
         return x
     if isinstance(x, Traced | float | complex) and not isinstance(x, np.generic):
         return x if isinstance(x, Traced) else np.asarray(x)[()]
     given, x = x, x if isinstance(x, np.ndarray) else np.asarray(x)[()]
+    if isinstance(x, np.matrix | np.ma.MaskedArray):  # their products and sums are not those of arrays
+        raise TypeError(
+            f"{where} is a {type(x).__name__}, which cannot be differentiated; "
+            "pass np.asarray(…) of it, and a mask apart"
+        )
+    if not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="))
     kind = x.dtype.kind
     if kind in "biu":
         return x.astype(np.float64)

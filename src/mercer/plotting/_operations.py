@@ -211,7 +211,7 @@ def _formula(primitive, args, kwargs, parents, names, values, slot):
             operands.append(names[parent])
             width += 2
             continue
-        if arg is None and len(args) == 2 and name in ("add", "subtract"):
+        if len(args) == 2 and name in ("add", "subtract"):
             arg = _lost(name, i, values.get(parents[1 - i]), values.get(slot))
         if elementwise:
             operands.append(_constant(arg))
