@@ -74,7 +74,7 @@ lint: export PATH := $(CURDIR)/$(ENV)/bin:$(PATH)
 lint: $(ENV)/lint
 	ruff check .
 	ruff format --check .
-	cython-lint $(CYTHON_SOURCES)
+	cython-lint $(CYTHON_SOURCES) $(wildcard native/*.pxi)
 	@mkdir -p build
 	@set -e; for file in $(CYTHON_SOURCES); do \
 		cython --module-name mercer.`basename $$file .pyx` -o build/hints.c $$file 2> build/hints.log; \

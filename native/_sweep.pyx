@@ -36,6 +36,9 @@ cdef extern from *:
     bint MERCER_IS_NUMBER(object x) noexcept
     double PyFloat_AS_DOUBLE(object x) noexcept
 
+cdef extern from "mercer.h" nogil:
+    int mercer_openmp() noexcept
+
 cdef extern from "sweep.h" nogil:
     int MERCER_POWER_BY, MERCER_N_UNARY, MERCER_ADD, MERCER_SUBTRACT, MERCER_MULTIPLY, MERCER_SCALE
     int MERCER_DIVIDE, MERCER_NEGATIVE, MERCER_EXP
@@ -132,3 +135,8 @@ def full(double value, tuple shape):
     for i in range(cnp.PyArray_SIZE(out)):
         data[i] = value
     return out
+
+
+def openmp():
+    """Return the version of OpenMP this was built with, 0 if without."""
+    return mercer_openmp()

@@ -71,7 +71,8 @@ class Factored:
     def inverse(self):
         """G⁻¹, exactly symmetric."""
         if self._inverse is None:
-            lower, _ = lapack.dpotri(self._factor.array, lower=1)
+            with one_blas_thread():
+                lower, _ = lapack.dpotri(self._factor.array, lower=1)
             self._inverse = np.tril(lower) + np.tril(lower, -1).T
         return self._inverse
 
