@@ -157,6 +157,9 @@ typedef struct {
                            int32_t *found);
     double (*near_pair)(int kind, const MercerFeatures *left, ptrdiff_t i, const MercerFeatures *right, ptrdiff_t j,
                         const double *weight, ptrdiff_t d);
+    /* symmetric.inc: A (ni, nj), columns lda apart, and p vectors ld apart: Y_i += A X_j, Y_j += Aᵀ X_i */
+    void (*symmetric_tile)(ptrdiff_t ni, ptrdiff_t nj, const void *A, ptrdiff_t lda, ptrdiff_t p, const void *X_i,
+                           const void *X_j, void *Y_i, void *Y_j, ptrdiff_t ld);
     int (*simd)(int function, const void *x, void *y, ptrdiff_t n);
     /* float64 only */
     size_t (*adjoint_bytes)(const MercerAdjoint *job);

@@ -46,6 +46,7 @@
         .smo_partner = N(smo_partner),                                     \
         .near_scan = N(near_scan),                                         \
         .near_pair = N(near_pair),                                         \
+        .symmetric_tile = N(symmetric_tile),                               \
         .simd = N(simd),                                                   \
         .adjoint_bytes = of_adjoint_bytes,                                 \
         .adjoint_rows = of_adjoint_rows,                                   \
@@ -87,6 +88,7 @@ MERCER_INLINE vf64 half_min_f64(vf64 a, vf64 b) { return min_f64(a, b); }
 #include "tile.inc"
 #include "smo.inc"
 #include "nearest.inc"
+#include "symmetric.inc"
 #include "adjoint.inc"
 MERCER_TABLE(adjoint_bytes, adjoint_rows);
 #undef T
@@ -107,4 +109,5 @@ MERCER_TABLE(adjoint_bytes, adjoint_rows);
 #include "tile.inc"
 #include "smo.inc"
 #include "nearest.inc"
+#include "symmetric.inc"
 MERCER_TABLE(NULL, NULL); /* derivatives are taken in float64 */

@@ -397,13 +397,13 @@ def test_absurd_thread_counts_are_cut():
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", _native.isas())
 def test_every_instruction_set(isa):
-    """This file, and the dual solver's, again with the instruction set forced."""
+    """This file, and those of other compiled solvers, again with the instruction set forced."""
     environment = {**os.environ, "MERCER_ISA": isa}
     probe = [sys.executable, "-c", "from mercer import _native; print(_native.isa())"]
     assert subprocess.run(probe, env=environment, capture_output=True, text=True).stdout.strip() == isa
     here = Path(__file__)
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", here]
-    tests.append(here.parent / "solvers" / "test_dual.py")
+    tests += [here.parent / "solvers" / name for name in ("test_dual.py", "test_cholesky.py")]
     done = subprocess.run(
         tests, env=environment, capture_output=True, text=True, cwd=Path(__file__).parent.parent
     )

@@ -98,6 +98,30 @@ class TestTiles:
         np.testing.assert_array_equal(results[0], results[2])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 17, 63, 64, 65, 100, 511, 545])
+class TestFewVectors:
+    """Sizes around vectors, tiles of 16 columns and 512 rows; 12 columns at most go by a loop of our own."""
+
+    @pytest.mark.parametrize("columns", range(1, 14))
+    def test_product(self, rng, n, dtype, columns):
+        A = rng.normal(size=(n, n)).astype(dtype)
+        A += A.T
+        V = rng.normal(size=(n, columns)).astype(dtype)
+        exact = A.astype(np.longdouble) @ V
+        # Each term is rounded once, and each sum at most once for each term of it.
+        bound = (n + 1) * np.finfo(dtype).eps * (np.abs(A).astype(float) @ np.abs(V))
+        diagonal = A.diagonal().copy()
+        for order in "CF":
+            upper = np.array(A, order=order)
+            upper.T[np.tril_indices(n) if order == "C" else np.triu_indices(n)] = np.nan
+            results = [_native.symmetric_product(upper, diagonal, V, n_threads) for n_threads in (1, 2, 3)]
+            assert results[0].dtype == dtype
+            assert (np.abs(results[0] - exact) <= bound).all()
+            np.testing.assert_array_equal(results[1], results[0])
+            np.testing.assert_array_equal(results[2], results[0])
+
+
 @pytest.mark.parametrize("pivot", [0, 7, 95, 96, 200, 299])
 def test_the_pivot_that_fails(pivot):
     K = np.asfortranarray(np.eye(300))

@@ -15,6 +15,7 @@ from mercer.losses import (
     Squared,
     SquaredMargin,
 )
+from mercer.solvers import newton_system
 from mercer.solvers.held_matrix import HeldMatrix
 from mercer.solvers.newton import newton
 from mercer.solvers.newton_system import Curvature, Preconditioner, solve_newton_system
@@ -254,6 +255,20 @@ class TestPreconditionedSystems:
         )
         assert reached.all()
         assert n_iter == 1
+
+    def test_rounding_in_float32_does_not_make_dependent_constraints_independent(self):
+        # Each row's sum is 0, but for what was found at most on satimage (1200 rows): 3e-8 of the diagonal.
+        inner = np.array([[2.0, -1.0, -1.0], [-1.0, 3.0, -2.0], [-1.0, -2.0, 3.0]])
+        scale = np.array([1e-3, 1.0, 1e3])  # of outputs, which is no matter
+        inner, right = scale[:, None] * inner * scale, scale * np.array([1.0, 1.0, -2.0])
+        noise = 3e-8 * np.abs(inner) * np.eye(3)
+        cut = newton_system._DEPENDENT[np.dtype(np.float32)]
+        solved = newton_system._pseudo_inverse((inner + noise)[None], cut)[0] @ right
+        np.testing.assert_allclose(inner @ solved, right, rtol=1e-6)
+        exact = newton_system._pseudo_inverse(inner[None], 1e-10)[0] @ right
+        np.testing.assert_allclose(solved, exact, rtol=1e-6)
+        independent = newton_system._pseudo_inverse((inner + noise)[None], 1e-10)[0]
+        assert np.abs(independent).max() > 1e5 * np.abs(newton_system._pseudo_inverse(inner[None], cut)).max()
 
 
 class TestHeldMatrix:

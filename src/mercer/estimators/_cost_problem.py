@@ -235,6 +235,7 @@ class CostProblem:
             weights=self.weights,
             fit_intercept=fit_intercept,
             low_rank=low_rank,
+            matrix=self._matrix,
             single=single,
             on_step=on_step,
             n_threads=self._n_jobs,

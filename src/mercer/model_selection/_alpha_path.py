@@ -28,7 +28,7 @@ from ._search import same_parameters
 __all__ = ["go_by_alphas", "kernel_matrix"]
 
 # The part of the free memory that a matrix and what solvers make of it may take, in matrices.
-_SHARE, _MATRICES = 0.5, 3
+_SHARE, _MATRICES = 0.5, 4
 
 
 def go_by_alphas(search):

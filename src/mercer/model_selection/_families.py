@@ -25,7 +25,7 @@ from ..solvers.spectral import ridge_loo_path
 __all__ = ["ClassifierFamily", "RegressorFamily", "RidgeFamily", "family_of"]
 
 # Solutions of the last α in whose span the next one begins.
-_STARTS = 3
+_STARTS = 5
 
 
 class RidgeFamily:
@@ -161,6 +161,7 @@ class _NewtonFamily:
             "weights": np.repeat([one.weights for one in self._folds], n_rest, axis=0).T,
             "fit_intercept": bool(self.estimator.fit_intercept),
             "low_rank": low_rank,
+            "matrix": K,
             "single": held.single,
             "tol": _TOL["newton"] if tol is None else tol,
             "n_threads": n_threads,

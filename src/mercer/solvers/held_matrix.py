@@ -21,14 +21,13 @@ _BLOCKS = 8
 WHOLE_UP_TO = 500
 #: Entries from which on a product is worth several threads.
 _LARGE = 500_000
-#: Up to so many columns a product that reads half of the matrix is the faster one, in float64 and float32
-#: (n = 4000, two Zen 3 cores: 4.3 ms against 11.3 for one column, 15.9 against 21.6 for eight; 5.4 against
-#: 9.0 for four in float32).
-_HALF_UP_TO = {np.dtype(np.float64): 8, np.dtype(np.float32): 4}
+#: Up to so many columns a product that reads half of the matrix is the faster one (n = 4000, two Zen 3 cores
+#: that others use, five columns: 6.6 ms against 16 in float32, 23 against 40 in float64).
+_HALF_UP_TO = 12
 #: From so many rows on a product in float32 is the cheaper one.
 _SINGLE_FROM = 1000
 #: Rank that is taken out before what is left of K becomes float32.
-_DEFLATION = 300
+_DEFLATION = 100
 
 
 def each_block(function, bounds, threads):
@@ -118,7 +117,7 @@ class HeldMatrix:
         """
         if V.ndim == 1:
             return self.exact(V[:, None])[:, 0]
-        if V.shape[1] <= _HALF_UP_TO[self.K.dtype]:
+        if V.shape[1] <= _HALF_UP_TO:
             return _native.symmetric_product(self.K, self._diagonal, V, self.threads)
         V, out = np.ascontiguousarray(V), np.empty(V.shape)
         self._each_block(lambda start, stop: np.matmul(self.K[start:stop], V, out=out[start:stop]))
@@ -134,17 +133,12 @@ class HeldMatrix:
         scale[~(scale > 0)] = 1.0  # directions shrink below what float32 can hold
         W = V / scale
         W32, out = W.astype(np.float32), np.empty(W.shape)
-        inner = product_by_rows(self._F, W, self.threads)
-        halved = None
-        if W.shape[1] <= _HALF_UP_TO[W32.dtype]:
-            halved = _native.symmetric_product(self._remainder, self._remainders, W32, self.threads)
-
-        def fill(start, stop):
-            np.matmul(self._F[:, start:stop].T, inner, out=out[start:stop])
-            some = slice(start, stop)
-            out[some] += self._remainder[some] @ W32 if halved is None else halved[some]
-
-        self._each_block(fill)
+        if W.shape[1] <= _HALF_UP_TO:
+            out[...] = _native.symmetric_product(self._remainder, self._remainders, W32, self.threads)
+        else:
+            rest = self._remainder
+            self._each_block(lambda start, stop: np.matmul(rest[start:stop], W32, out=out[start:stop]))
+        out += ((self._F @ W).T @ self._F).T
         return out * scale
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .newton_factors import preconditioner
 from .newton_problem import Problems, minimise_in_span
-from .newton_system import Preconditioner, by_problem, solve_newton_system
+from .newton_system import by_problem, solve_newton_system
 
 __all__ = ["NewtonOutcome", "newton"]
 
@@ -170,9 +171,9 @@ def _forcing(gradient, tol):
 class _Inner:
     """The product and the preconditioner of the Newton systems, renewed when that pays."""
 
-    def __init__(self, product, single, low_rank, n_threads):
+    def __init__(self, product, single, low_rank, matrix, n_threads):
         self.exact, self.product = product, single or product
-        self.low_rank, self.n_threads = low_rank, n_threads
+        self.low_rank, self.matrix, self.n_threads = low_rank, matrix, n_threads
         self.preconditioner, self.n_products = None, 0
         self._first = self._excess = 0
 
@@ -193,7 +194,10 @@ class _Inner:
     def solve(self, problems, gauge, state, tol):
         curvature = problems.curvature(gauge.f)
         if self.preconditioner is None or self._excess >= self.preconditioner.cost:
-            self.preconditioner = Preconditioner(self.low_rank, curvature, problems.alphas, self.n_threads)
+            self.preconditioner = None  # its memory first
+            self.preconditioner = preconditioner(
+                self.low_rank, curvature, problems.alphas, self.matrix, self.n_threads
+            )
             self._first = None
         target = 2 * problems.alphas * gauge.error * _forcing(gauge.gradient, tol)
         step, image, shift, reached, n_iter = solve_newton_system(
@@ -352,6 +356,7 @@ def newton(
     weights=None,
     fit_intercept=True,
     low_rank,
+    matrix=None,
     single=None,
     start=None,
     tol=1e-8,
@@ -378,6 +383,8 @@ def newton(
         Whether b is free, or 0.
     low_rank : LowRank
         ``K ≈ Fᵀ F``, by `pivoted_cholesky`, for the preconditioner; it serves all problems.
+    matrix : ndarray of shape (n, n) or None
+        K in float64, for factors where no low rank will do.
     single : callable or None
         A cheaper, less exact product, of float32 values. What it loses comes back with the next step.
     start : NewtonOutcome, list of NewtonOutcome, (a, b), or None
@@ -416,7 +423,7 @@ def newton(
         fit_intercept,
     )
     n_outputs = 1 if not loss.vector else (int(y.max()) + 1 if n_classes is None else n_classes)
-    inner = _Inner(product, single, low_rank, n_threads)
+    inner = _Inner(product, single, low_rank, matrix, n_threads)
     state = _started(problems, start, product, (n, q, n_outputs))
     before = _come_down(problems, inner, state, max_iter) if start is None else 0
     figures = _minimise(problems, inner, state, tol, max_iter, on_step)

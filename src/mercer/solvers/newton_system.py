@@ -14,15 +14,30 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from .._threads import n_threads as count_threads
-from .held_matrix import WHOLE_UP_TO, each_block, product_by_rows
+from .held_matrix import WHOLE_UP_TO, each_block
 
-__all__ = ["Curvature", "Preconditioner", "by_problem", "solve_newton_system"]
+__all__ = [
+    "LEADING",
+    "Curvature",
+    "Preconditioner",
+    "by_problem",
+    "columns_of",
+    "left_by",
+    "power_of_two",
+    "solve_newton_system",
+    "squared_norms",
+]
 
 #: Multiply-adds of forming an r×r matrix that take as long as one of a product with K, which waits for
 #: memory.
-_CHEAPER = 4.0
-#: Up to this trace over 2α the preconditioner works in float32.
+_CHEAPER = 6.0
+#: Up to this trace of F W² Fᵀ over 2α the preconditioner works in float32.
 _SINGLE_UP_TO = 1e4
+#: Constraints that a preconditioner's rounding cannot tell from dependent ones, by its dtype: taken for
+#: independent, dependent ones make steps of the noise.
+_DEPENDENT = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+#: So many rows of F tell the norms of residuals.
+LEADING = 128
 
 
 def by_problem(A, B):
@@ -88,7 +103,11 @@ class Curvature:
 
 
 class Preconditioner:
-    """``(D Fᵀ F D + 2α I)⁻¹`` by problem and output, with K ≈ Fᵀ F cut to the rank that pays.
+    """``(D (Fᵀ F + R) D + 2α I)⁻¹`` by problem and output, with K ≈ Fᵀ F + R cut to the rank that pays.
+
+    R is the diagonal of what F leaves: a kernel of short reach leaves little else, and on spam steps of
+    conjugate gradients are as few as without R at twice the rank (500, α = 0.02). It scales rows by
+    W / D = 1 / √(1 + R D² / 2α).
 
     Parameters
     ----------
@@ -104,22 +123,27 @@ class Preconditioner:
     def __init__(self, low_rank, curvature, alphas, n_threads=None):
         D = curvature.diagonal
         n, self.q, self.n_outputs = D.shape
-        self.shift = np.repeat(2 * alphas, self.n_outputs)
-        squares = np.einsum("ij,ij->j", D.reshape(n, -1), D.reshape(n, -1))
         self._dear = _products_cost(self.q * self.n_outputs)
-        curved = float(np.max(squares / self.shift)) / n
-        rank, self.left = _rank_that_pays(low_rank, curved, n, self._dear)
-        trace = np.einsum("ij,ij->", low_rank.F, low_rank.F, dtype=np.float64) / n
-        single = trace * np.max(squares / self.shift) <= _SINGLE_UP_TO
-        self.dtype = np.dtype(np.float32 if single and n > WHOLE_UP_TO else np.float64)
-        self.F = low_rank.F[:rank].astype(self.dtype, copy=False)
-        self.D = D.reshape(n, -1).astype(self.dtype)
+        F, D, root = _posed(low_rank, curvature, alphas, self._dear)
+        self.shift = np.repeat(2 * alphas, self.n_outputs)
+        self.left = left_by(low_rank, min(len(F), LEADING))
+        single = n > WHOLE_UP_TO and _trace(F, D / root, self.shift) <= _SINGLE_UP_TO
+        self.dtype = np.dtype(np.float32 if single else np.float64)
+        rank, self.F = len(F), F.astype(self.dtype, copy=False)
+        self.D, self.root, self.W = (each.astype(self.dtype) for each in (D, root, D / root))
         self.inverse = np.empty((self.q * self.n_outputs, rank, rank), self.dtype)
         self.threads = count_threads(n_threads) if n * rank**2 > 1e7 else 1
-        self._blocks = np.linspace(0, n, 5).astype(np.intp)
         if rank:
             columns = np.arange(len(self.inverse) + 1)
             each_block(lambda column, _: self._invert(column), columns, self.threads)
+
+    @staticmethod
+    def fits_single(low_rank, curvature, alphas):
+        """Whether float32 carries it."""
+        dear = _products_cost(curvature.diagonal[0].size)
+        F, D, root = _posed(low_rank, curvature, alphas, dear)
+        shift = np.repeat(2 * alphas, curvature.diagonal.shape[2])
+        return _trace(F, D / root, shift) <= _SINGLE_UP_TO
 
     @property
     def cost(self):
@@ -129,22 +153,22 @@ class Preconditioner:
 
     def take(self, going):
         """The same for some of the problems."""
-        other = copy.copy(self)
-        columns = self._columns(np.flatnonzero(going))
-        other.shift, other.inverse, other.D = self.shift[columns], self.inverse[columns], self.D[:, columns]
+        other, columns = copy.copy(self), columns_of(np.flatnonzero(going), self.n_outputs)
+        other.D, other.root, other.W = self.D[:, columns], self.root[:, columns], self.W[:, columns]
+        other.shift = self.shift[columns]
+        other.inverse = self.inverse[columns]
         return other
 
     def _invert(self, column):
-        """(F D² Fᵀ + 2α I)⁻¹ of one column."""
-        G = self.F * self.D[:, column]
+        """(F W² Fᵀ + 2α I)⁻¹ of one column."""
+        G = self.F * self.W[:, column]
         syrk = blas.ssyrk if self.dtype == np.float32 else blas.dsyrk
         inner = syrk(1.0, G.T, trans=1, lower=1).astype(np.float64)
         diagonal = inner.diagonal().copy()
-        scale = float(diagonal.sum())
-        rounding = np.finfo(self.dtype).eps
+        rounding = np.finfo(self.dtype).eps * float(diagonal.sum())
         for extra in (0.0, 1e-2, 1.0, 1e2, 1e6):
             A = inner.copy(order="F")
-            A.flat[:: len(A) + 1] = diagonal + (self.shift[column] + extra * rounding * scale)
+            A.flat[:: len(A) + 1] = diagonal + (self.shift[column] + extra * rounding)
             L, info = lapack.dpotrf(A, lower=1, overwrite_a=1)
             if info == 0:
                 break
@@ -156,35 +180,19 @@ class Preconditioner:
     def __call__(self, R, problems):
         """Apply to (n, len(problems), C); and what D R has in K's norm, squared, by problem."""
         n, q, n_outputs = R.shape
-        columns = self._columns(problems)
+        columns = columns_of(problems, n_outputs)
         V = R.reshape(n, -1)
-        scale = np.abs(V).max(axis=0)
-        scale[scale == 0] = 1.0  # residuals shrink below what float32 can hold
-        whole = len(columns) == self.D.shape[1]
-        D = self.D if whole else self.D[:, columns]
-        W = D * (V / scale).astype(self.dtype, copy=False)
-        inner = product_by_rows(self.F, W, self.threads)
-        size = np.einsum("ij,ij->j", inner, inner) + self.left * np.einsum("ij,ij->j", W, W)
-        size = (size.astype(np.float64) * scale**2).reshape(q, n_outputs).sum(axis=1)
-        inverse = self.inverse if whole else self.inverse[columns]
-        inner = np.ascontiguousarray(inner.T)
-        solved, out = np.empty_like(inner), np.empty(V.shape)
-
-        def solve(column, _):
-            np.matmul(inverse[column], inner[column], out=solved[column])
-
-        def remove(start, stop):
-            some = slice(start, stop)
-            removed = (D[some] * (self.F[:, some].T @ solved.T)).astype(np.float64) * scale
-            out[some] = (V[some] - removed) / self.shift[columns]
-
-        each_block(solve, np.arange(len(columns) + 1), self.threads)
-        each_block(remove, self._blocks, self.threads)
-        return out.reshape(R.shape), size
-
-    def _columns(self, problems):
-        first = np.asarray(problems)[:, None] * self.n_outputs
-        return (first + np.arange(self.n_outputs)).ravel()
+        scale = power_of_two(np.abs(V).max(axis=0))  # residuals shrink below what float32 can hold
+        V = (V / scale).astype(self.dtype, copy=False)
+        D, root, W, inverse = self.D, self.root, self.W, self.inverse
+        if len(columns) < D.shape[1]:
+            D, root, W, inverse = D[:, columns], root[:, columns], W[:, columns], inverse[columns]
+        size = squared_norms(self.F[:LEADING], self.left, D * V) * scale**2
+        V = V / root
+        inner = np.ascontiguousarray((self.F @ (W * V)).T)
+        solved = np.stack([np.matmul(each, v) for each, v in zip(inverse, inner, strict=True)])
+        out = (V - W * (self.F.T @ solved.T)) / root
+        return (out / self.shift[columns] * scale).reshape(R.shape), size.reshape(q, n_outputs).sum(axis=1)
 
 
 def _products_cost(columns):
@@ -192,21 +200,74 @@ def _products_cost(columns):
     return _CHEAPER * min(1.0, 5 / columns)
 
 
+def power_of_two(size):
+    """One near each size, so that scaling by it does not round."""
+    return np.ldexp(1.0, np.frexp(size)[1] - 1)
+
+
+def squared_norms(F, left, V):
+    """Squares by column in the norm of ``Fᵀ F`` and so much on its diagonal."""
+    inner = F @ V
+    size = np.einsum("ij,ij->j", inner, inner) + left * np.einsum("ij,ij->j", V, V)
+    return size.astype(np.float64)
+
+
+def columns_of(problems, n_outputs):
+    """Where the outputs of some problems are in (n, q · C)."""
+    return (np.asarray(problems)[:, None] * n_outputs + np.arange(n_outputs)).ravel()
+
+
+def _posed(low_rank, curvature, alphas, dear):
+    """F of the rank that pays, D, and the root of what is diagonal in the systems over 2α."""
+    D = curvature.diagonal
+    n, _, n_outputs = D.shape
+    D, shift = D.reshape(n, -1), np.repeat(2 * alphas, n_outputs)
+    curved = float(np.max(np.einsum("ij,ij->j", D, D) / shift)) / n
+    rank = _rank_that_pays(low_rank, curved, n, dear)
+    remainder = _remainder(low_rank, rank)
+    return low_rank.F[:rank], D, np.sqrt(1.0 + D**2 * (remainder[:, None] / shift))
+
+
+def _trace(F, W, shift):
+    """The largest trace of ``F W² Fᵀ / 2α``."""
+    return float(np.max(np.einsum("ij,ij->j", F, F, dtype=np.float64) @ W**2 / shift))
+
+
+def left_by(low_rank, rank):
+    """The mean of what so many rows of F leave of K's diagonal, rounding and all."""
+    rest = low_rank.F[rank:]
+    return (low_rank.trace + float(np.einsum("ij,ij->", rest, rest, dtype=np.float64))) / rest.shape[1]
+
+
+def _remainder(low_rank, rank):
+    """What so many rows of F leave of K's diagonal, but for rounding."""
+    n = low_rank.F.shape[1]
+    left = np.full(n, low_rank.trace / n) if low_rank.remainder is None else low_rank.remainder
+    return left + np.einsum("ij,ij->j", low_rank.F[rank:], low_rank.F[rank:], dtype=np.float64)
+
+
 def _rank_that_pays(low_rank, curvature, n, dear):
-    """A rank, and the mean of what it leaves of K's diagonal; `curvature` is the mean of d² over 2α.
+    """A rank; `curvature` is the mean of d² over 2α.
 
     Steps of conjugate gradients for one regularisation strength go like the root of the trace left over 2α
     (spam and satimage, α from 100 to 1e-4: a factor of about 1); a rank r costs n r² once.
     """
-    history = low_rank.history
-    if n <= WHOLE_UP_TO or not history:
-        return len(low_rank.F), low_rank.trace / n
-    best, found = np.inf, (len(low_rank.F), low_rank.trace / n)
-    for rank, left in history:
-        cost = n * rank**2 + dear * n**2 * np.sqrt(max(left, 0.0) * curvature)
-        if cost < best:
-            best, found = cost, (rank, left / n)
-    return found
+    if n <= WHOLE_UP_TO or not low_rank.history:
+        return len(low_rank.F)
+
+    def cost(step):
+        rank, left = step
+        return n * rank**2 + dear * n**2 * np.sqrt(max(left, 0.0) * curvature)
+
+    return min([*low_rank.history, (len(low_rank.F), low_rank.trace)], key=cost)[0]
+
+
+def _pseudo_inverse(A, rcond):
+    """A generalised inverse of positive semidefinite matrices (q, C, C), blind to scales of rows."""
+    diagonal = np.maximum(np.einsum("qaa->qa", A), 0.0)
+    scale = np.divide(1.0, np.sqrt(diagonal), out=np.zeros_like(diagonal), where=diagonal > 0)
+    scale = scale[:, :, None] * scale[:, None]
+    return scale * np.linalg.pinv(scale * A, rcond=rcond, hermitian=True)
 
 
 class _System:
@@ -225,7 +286,7 @@ class _System:
             self.W = np.stack([self.precondition(E)[0] for E in self.E])
             inner = np.stack([[by_problem(E, W) for W in self.W] for E in self.E])
             inner = (0.5 * (inner + inner.transpose(1, 0, 2))).transpose(2, 0, 1)
-            self.inverse = np.linalg.pinv(inner, rcond=1e-10, hermitian=True)
+            self.inverse = _pseudo_inverse(inner, _DEPENDENT[preconditioner.dtype])
 
     def take(self, going):
         """Go on with some of the problems only."""

@@ -31,12 +31,15 @@ class LowRank:
         The rows of K that span it.
     trace : float
         What is left of K's trace.
+    remainder : ndarray of shape (n,) or None
+        What is left of K's diagonal, where that is known.
     """
 
     F: np.ndarray
     pivots: np.ndarray
     trace: float
     history: list = field(default_factory=list)  # (rank, trace left) after each block
+    remainder: np.ndarray | None = None
 
 
 def _accept(H, left, rng):
@@ -147,7 +150,9 @@ def pivoted_cholesky(diagonal, rows, max_rank, *, rng, alpha=0.0, rtol=1e-12, bl
         history.append((rank, float(left.sum())))
         if alpha > 0 and _enough(history, n, alpha):
             break
-    return LowRank(F[:rank], np.array(pivots, dtype=np.intp), float(left.sum()), history)
+    trace = float(left.sum())
+    left[left <= rtol * total] = 0.0  # rounding
+    return LowRank(F[:rank], np.array(pivots, dtype=np.intp), trace, history, left)
 
 
 class Woodbury:

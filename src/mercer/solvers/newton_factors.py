@@ -1,0 +1,161 @@
+"""Factors of the Newton systems themselves, for α where a low-rank preconditioner leaves too much.
+
+Place on the way: ``newton_system`` → **newton_factors** → ``newton``.
+"""
+
+import copy
+
+import numpy as np
+
+from .. import _native
+from .._threads import n_threads as count_threads
+from .._threads import one_blas_thread
+from .held_matrix import WHOLE_UP_TO, each_block
+from .newton_system import LEADING, Preconditioner, columns_of, left_by, power_of_two, squared_norms
+
+__all__ = ["Factors", "preconditioner"]
+
+#: Of ``tr(D K D) / 2α``, what rows may have together that are left out of a factor.
+_LEFT_OUT = 0.3
+#: A factor's multiply-adds over those of a product that takes as long, with the factor's part in it.
+_FASTER = 32.0
+#: Numbers that factors may keep, over those in K.
+_ROOM = 4.0
+#: Rows of a factor that are put together at a time.
+_GATHERED = 128
+_EPS = float(np.finfo(np.float32).eps)
+
+
+def preconditioner(low_rank, curvature, alphas, matrix=None, n_threads=None):
+    """What is to precondition systems: a low-rank matrix, or factors where that would have to be in float64.
+
+    Parameters
+    ----------
+    low_rank : LowRank
+        Of K.
+    curvature : Curvature
+    alphas : ndarray of shape (q,)
+    matrix : ndarray of shape (n, n) or None
+        K, float64.
+    n_threads : int or None
+        Changes nothing in the result.
+
+    Returns
+    -------
+    Preconditioner or Factors
+    """
+    large = matrix is not None and len(matrix) > WHOLE_UP_TO
+    if large and not Preconditioner.fits_single(low_rank, curvature, alphas):
+        rows = _bending_rows(matrix, curvature, alphas)
+        if sum(float(len(each)) ** 2 for each in rows) <= _ROOM * matrix.size:
+            factors = Factors(low_rank, curvature, alphas, matrix, rows, n_threads)
+            if factors.made:
+                return factors
+    return Preconditioner(low_rank, curvature, alphas, n_threads)
+
+
+def _bending_rows(K, curvature, alphas):
+    """For each column the rows without which ``D K D`` would lose more than a part of 2α."""
+    D = curvature.diagonal
+    n, _, n_outputs = D.shape
+    strength = np.square(D).reshape(n, -1) * K.diagonal()[:, None] / np.repeat(2 * alphas, n_outputs)
+    order = np.argsort(strength, axis=0, kind="stable")
+    kept = np.cumsum(np.take_along_axis(strength, order, axis=0), axis=0) > _LEFT_OUT
+    return [np.sort(order[kept[:, column], column]) for column in range(strength.shape[1])]
+
+
+class Factors:
+    """``(D K D + 2α I)⁻¹`` by problem and output, by float32 factors over the rows that bend.
+
+    Of the other rows no more than the diagonal is used.
+
+    Parameters
+    ----------
+    low_rank : LowRank
+        Tells norms.
+    curvature : Curvature
+        Gives D.
+    alphas : ndarray of shape (q,)
+    K : ndarray of shape (n, n)
+        float64.
+    rows : list of ndarray of int
+        For each problem and output the rows of its factor.
+    n_threads : int or None
+        Changes nothing in the result.
+
+    Attributes
+    ----------
+    dtype : dtype
+        float32.
+    made : bool
+        Whether all factors could be.
+    cost : float
+        What making them takes, in products with K.
+    """
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, low_rank, curvature, alphas, K, rows, n_threads=None):
+        n, _, self.n_outputs = curvature.diagonal.shape
+        self.threads = count_threads(n_threads)
+        self.F = low_rank.F[:LEADING].astype(np.float32)
+        self.left = left_by(low_rank, len(self.F))
+        self.cost = sum(float(len(each)) ** 3 for each in rows) / (len(rows) * _FASTER * n**2)
+        self.D = curvature.diagonal.reshape(n, -1)
+        shift = np.repeat(2 * alphas, self.n_outputs)
+        self.rest = shift + self.D**2 * K.diagonal()[:, None]
+        self.parts = [None] * len(rows)
+        inner = 1 if len(rows) > 1 else self.threads
+
+        def make(column, _):
+            mine = rows[column]
+            self.parts[column] = mine, *_factor(K, mine, self.D[mine, column], shift[column], inner)
+
+        with one_blas_thread():  # for all of them: setting it in several threads would be a race
+            each_block(make, np.arange(len(rows) + 1), self.threads)
+        self.made = all(L is not None for _, L, _ in self.parts)
+
+    def take(self, going):
+        """The same for some of the problems."""
+        other, columns = copy.copy(self), columns_of(np.flatnonzero(going), self.n_outputs)
+        other.parts = [self.parts[column] for column in columns]
+        other.D, other.rest = self.D[:, columns], self.rest[:, columns]
+        return other
+
+    def __call__(self, R, problems):
+        """Apply to (n, len(problems), C); and what D R has in K's norm, squared, by problem."""
+        n, q, n_outputs = R.shape
+        columns = columns_of(problems, n_outputs)
+        V = R.reshape(n, -1)
+        scale = power_of_two(np.abs(V).max(axis=0))  # residuals shrink below what float32 can hold
+        V = V / scale
+        size = squared_norms(self.F, self.left, (self.D[:, columns] * V).astype(np.float32)) * scale**2
+        out = V / self.rest[:, columns]
+        inner = 1 if len(columns) > 1 else self.threads
+
+        def solve(k, _):
+            rows, L, unit = self.parts[columns[k]]
+            out[rows, k] = _native.cholesky_solve(L, V[rows, k, None], inner)[:, 0] / unit
+
+        with one_blas_thread():
+            each_block(solve, np.arange(len(columns) + 1), self.threads)
+        return (out * scale).reshape(R.shape), size.reshape(q, n_outputs).sum(axis=1)
+
+
+def _factor(K, rows, d, shift, n_threads):
+    """The lower factor of ``(d K d + shift I) / unit`` among some rows, or None; and the unit."""
+    n = len(rows)
+    trace = float(np.dot(K[rows, rows], d * d))
+    unit = power_of_two(trace)  # float32 holds no more than 3e38
+    d = d / np.sqrt(unit)
+    for extra in (1.0, 10.0, 100.0):
+        A = _native.empty((n, n), np.float32, n_threads)
+        for start in range(0, n, _GATHERED):  # one triangle
+            some, after = slice(start, start + _GATHERED), slice(start, n)
+            block = np.take(np.take(K, rows[some], axis=0), rows[after], axis=1)
+            block *= d[some, None]
+            np.multiply(block, d[after], out=A[some, after], casting="same_kind")
+        A.flat[:: n + 1] += np.float32((shift + extra * _EPS * trace) / unit)
+        if _native.cholesky(A.T, n_threads) == 0:
+            return A.T, unit
+    return None, unit
