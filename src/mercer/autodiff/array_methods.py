@@ -224,9 +224,11 @@ def _part_of(part):
 
 
 def _get(self, index):
-    index = _index_of(index)
+    basic = is_basic(index)
+    if not basic:
+        index = _index_of(index)
     out = apply(getitem, (self,), {"index": index})
-    if isinstance(out, Traced) and out.shape and is_basic(index):
+    if basic and isinstance(out, Traced) and out.shape:
         out._base, out._base_version, out._again = self, self._version, ReadAgain(index)
     return out
 

@@ -28,8 +28,8 @@ class Linearised:
 
     def __init__(self, f, leaves, structure, has_aux=False):
         self.tape = Tape()
-        # The caller may change his arrays while the tape lives; `vjp` returns copies, too.
-        self.leaves = leaves = [snapshot(x) for x in leaves]
+        # What is assigned to an outer derivative's values must not reach this tape.
+        self.leaves = leaves = [snapshot(x) if isinstance(x, Traced) else x for x in leaves]
         variables = [self.tape.variable(x) for x in leaves]
         self.inputs = [v.slot for v in variables]
         try:
@@ -262,7 +262,8 @@ def vjp(f, *primals, has_aux=False):
     (np.float64(3.0), np.float64(2.0))
     """
     leaves, structures = flatten_args(primals, name_of(f))
-    at = Linearised(f, leaves, structures, has_aux)
+    # The pullback lives on, while the caller may change his arrays and the value that he gets.
+    at = Linearised(f, [snapshot(x) for x in leaves], structures, has_aux)
     check_numbers(at.outputs, f"vjp of {name_of(f)}")
 
     def pullback(cotangent):

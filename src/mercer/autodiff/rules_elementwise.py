@@ -109,9 +109,7 @@ def _over_square(x, y, other):
     return x / h / h
 
 
-elementwise(
-    np.arctan2, lambda ans, y, x: _over_square(x, y, x), lambda ans, y, x: -_over_square(y, y, x)
-)
+elementwise(np.arctan2, lambda ans, y, x: _over_square(x, y, x), lambda ans, y, x: -_over_square(y, y, x))
 
 
 def _share(x, ans):

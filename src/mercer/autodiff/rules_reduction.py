@@ -85,8 +85,8 @@ sum_of = Primitive(
 
 @composite(np.sum)
 def _sum(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
-    if axis is dtype is out is None and keepdims is initial is where is _NO and isinstance(a, Traced):
-        return sum_of(a, _ALL_AXES[a.ndim], False)
+    if dtype is out is None and keepdims is initial is where is _NO and isinstance(a, Traced):
+        return sum_of(a, _ALL_AXES[a.ndim] if axis is None else back_axes(axis, a.ndim), False)
     a = chosen_only(stacked(a), where)
     kwargs = {} if dtype is None else {"dtype": dtype}
     total = sum_of(a, back_axes(axis, ndim_of(a)), flag(keepdims), **kwargs)
