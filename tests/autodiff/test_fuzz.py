@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mercer.autodiff as ad
+from mercer.autodiff.errors import TraceError
 
 MODES = ("forward-over-forward", "forward-over-reverse", "reverse-over-forward", "reverse-over-reverse")
 SHAPES = ((), (), (1,), (3,), (3,), (2, 3), (3, 1), (1, 3), (3, 3), (2, 1, 3), (0,), (97,))
@@ -378,3 +379,56 @@ def test_points_of_other_kinds():
             ad.grad(lambda x: np.sum(x * x))(other)
         with pytest.raises(TypeError, match=r"np\.asarray"):
             ad.jvp(np.sin, (np.ones(other.shape),), (other,))
+
+
+TRIANGLE = np.array([[2.0, 0.0, 0.0], [1.0, 3.0, 0.0], [0.5, 1.0, 4.0]])
+PLACES = np.array([2, 0, 0])
+WEIGHTS = np.array([0.5, -1.0, 2.0])
+
+
+def weighted(x, w):
+    """Return a product that the rules below belong to."""
+    return x * x * w
+
+
+LATER = {
+    "product": (WEIGHTS, lambda x, b: x * b * x),
+    "large product": (np.linspace(1, 2, 3000), lambda x, b: x[:1] * b * x[1:2]),
+    "matmul": (TRIANGLE, lambda x, b: b @ (x * x)),
+    "where": (PLACES > 0, lambda x, b: np.where(b, x, x * x)),
+    "take": (PLACES, lambda x, b: np.take(x * x, b)),
+    "take_along_axis": (PLACES, lambda x, b: np.take_along_axis(x * x, b, 0)),
+    "index": (PLACES, lambda x, b: (x * x)[b]),
+    "reduceat": (np.array([0, 2]), lambda x, b: np.add.reduceat(x * x, b)),
+    "solve": (TRIANGLE, lambda x, b: np.linalg.solve(b, x * x)),
+    "triangular": (TRIANGLE, lambda x, b: ad.scipy.linalg.solve_triangular(b, x * x, lower=True)),
+    "factored": (TRIANGLE, lambda x, b: ad.scipy.linalg.cho_solve((b, True), x * x)),
+    "checkpoint": (WEIGHTS, ad.checkpoint(weighted)),
+    "primitive": (WEIGHTS, ad.primitive(weighted, vjp=lambda g, ans, x, w: (2 * g * x * w, None))),
+    "custom rule": (WEIGHTS, ad.custom_rule(weighted, vjp=lambda g, ans, x, w: (2 * g * x * w, None))),
+    "large checkpoint": (np.linspace(1, 2, 3000), lambda x, b: ad.checkpoint(weighted)(x[:1], b)),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_what_the_caller_changes_later(name):
+    """An array that is written to after its use leaves the derivative right, or is named by an error."""
+    given, f = LATER[name]
+    x = np.array([1.0, 2.0, 3.0])
+
+    def through(x, reused):
+        buffer = given.copy()
+        value = f(x, buffer)
+        if reused:
+            buffer[...] = 1
+        return value
+
+    expected = ad.jacobian(through, "reverse")(x, False)
+    np.testing.assert_array_equal(
+        ad.jacobian(through, "forward")(x, True), ad.jacobian(through, "forward")(x, False)
+    )
+    if name.startswith("large"):
+        with pytest.raises(TraceError, match="changed in place"):
+            ad.jacobian(through, "reverse")(x, True)
+    else:
+        np.testing.assert_array_equal(ad.jacobian(through, "reverse")(x, True), expected)

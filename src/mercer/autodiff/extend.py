@@ -1,16 +1,21 @@
 """Users' own derivative rules: opaque functions, better derivatives, and values held constant."""
 
 import functools
+import zlib
 
 import numpy as np
 
 from mercer.autodiff.derivative import Linearised, push, zero_of
 from mercer.autodiff.errors import trace_error
 from mercer.autodiff.rules import Primitive, cast
-from mercer.autodiff.trace import Traced, fresh, plain
+from mercer.autodiff.trace import ERRORS, Tape, Traced, fresh, plain
 from mercer.autodiff.trees import flatten, unflatten
 
 __all__ = ["custom_rule", "primitive", "stop_gradient"]
+
+
+#: Bytes of a plain argument up to which a tape copies it.
+COPIED_UP_TO = 16384
 
 
 def stop_gradient(x):
@@ -158,7 +163,7 @@ class Call:
     result : structure of what the function returned last
     """
 
-    __slots__ = ("fun", "lowest", "name", "result", "structure", "untraced", "where")
+    __slots__ = ("fun", "guards", "lowest", "name", "result", "structure", "untraced", "where")
 
     @classmethod
     def of(cls, fun, name, args, kwargs):
@@ -168,14 +173,24 @@ class Call:
         self.fun, self.name = fun, name
         self.where = [i for i, x in enumerate(leaves) if isinstance(x, Traced)]
         traced = [leaves[i] for i in self.where]
-        self.untraced = [None if isinstance(x, Traced) else x for x in leaves]
+        self.untraced, self.guards = [None if isinstance(x, Traced) else x for x in leaves], []
         self.lowest = min((level.order for x in traced for level in levels_of(x)), default=0)
         return self, traced
 
     def apply(self, traced, jvp, vjp, batched=False):
         """Return the function's value as one operation with the given rules."""
         ans = Primitive(self.value, jvp, vjp, name=self.name, batched=batched)(*traced)
+        if any(isinstance(level, Tape) for x in traced for level in levels_of(x)):
+            self.keep()
         return self.tree(ans)
+
+    def keep(self):
+        """Keep plain arguments from later changes: copies of small arrays, checksums of large ones."""
+        for i, x in enumerate(self.untraced):
+            if type(x) is np.ndarray and x.nbytes <= COPIED_UP_TO:
+                self.untraced[i] = x.copy("K")
+            elif type(x) is np.ndarray and x.dtype.kind != "O":
+                self.guards.append((x, _checksum(x)))
 
     def value(self, *values):
         """Return the leaves of the function's value at plain leaves: an array, or a tuple of arrays."""
@@ -198,6 +213,9 @@ class Call:
 
     def arguments(self, values):
         """Return the arguments that have `values` where traced leaves were."""
+        for x, before in self.guards:
+            if _checksum(x) != before:
+                raise ERRORS["changed"](x)
         return self.filled(self.untraced, values)
 
     def filled(self, leaves, values):
@@ -211,6 +229,10 @@ class Call:
         if self.result is None:
             return ans
         return unflatten(self.result, ans if isinstance(ans, tuple) else ())
+
+
+def _checksum(x):
+    return zlib.crc32(np.ascontiguousarray(x).view(np.uint8).data)
 
 
 def levels_of(x):

@@ -12,8 +12,8 @@ from mercer.autodiff.trace import Traced, plain, stacked
 
 
 def _bounded(indices, n, mode):
-    """Return indices within an axis, by take's modes."""
-    indices = np.asarray(plain(indices))
+    """Return indices within an axis, by take's modes, that the caller cannot change later."""
+    indices = np.array(plain(indices))
     if mode == "wrap":
         return indices % n
     if mode == "clip":
@@ -55,7 +55,7 @@ def _along_of(arr, indices, axis):
     shape = shape_of(arr)
     lengths = tuple(m if m != 1 or n == 1 else 1 for m, n in zip(shape_of(indices), shape, strict=True))
     full = tuple(n if i != axis else lengths[i] for i, n in enumerate(shape))
-    return along(full, np.asarray(plain(indices)), axis)
+    return along(full, np.array(plain(indices)), axis)
 
 
 @composite(np.put_along_axis)

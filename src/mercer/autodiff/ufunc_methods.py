@@ -320,7 +320,7 @@ def reduceat(ufunc, array, indices, axis=0, dtype=None, out=None):
     if dtype is not None:
         array = _in_type(array, np.dtype(dtype), "same_kind", ufunc)
     (axis,) = _axes(axis, array.ndim)
-    indices, n = np.asarray(plain(indices)), array.shape[axis]
+    indices, n = np.array(plain(indices)), array.shape[axis]
     for k, i in enumerate(indices):
         if not 0 <= i < n:
             raise IndexError(f"index {i} at {k} is out of bounds for {_name(ufunc, 'reduceat')} [0, {n})")

@@ -41,6 +41,11 @@ def _only(function, **options):
             )
 
 
+def _lasting(a):
+    """Return the plain value of a matrix, which the caller cannot change while a pullback needs it."""
+    return plain(a) if isinstance(a, Traced) else a.copy("K")
+
+
 # -- systems --------------------------------------------------------------------------------------------
 
 
@@ -66,7 +71,7 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
     """
     a, b = _array(a), _array(b)
     trans = {"N": 0, "T": 1, "C": 2}.get(trans, trans)
-    return solve_with(Triangular(plain(a), floating(a, b), lower, unit_diagonal), a, b, trans)
+    return solve_with(Triangular(_lasting(a), floating(a, b), lower, unit_diagonal), a, b, trans)
 
 
 def solve(
@@ -174,7 +179,7 @@ def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
     """
     c, lower = c_and_lower
     c, b = _array(c), _array(b)
-    factor = Triangular(plain(c), floating(c, b), lower)
+    factor = Triangular(_lasting(c), floating(c, b), lower)
     first, second = (0, 2) if lower else (2, 0)
     return solve_with(factor, c, solve_with(factor, c, b, first), second)
 
