@@ -432,3 +432,29 @@ def test_what_the_caller_changes_later(name):
             ad.jacobian(through, "reverse")(x, True)
     else:
         np.testing.assert_array_equal(ad.jacobian(through, "reverse")(x, True), expected)
+
+
+@pytest.mark.parametrize("order", "CFAK")
+def test_ravel_copies_where_numpy_does(order):
+    """Assignment to what ravel returns reaches its base if NumPy returns a view; "K" is the order in memory."""
+    layouts = (
+        lambda y: y, lambda y: y.T, lambda y: y.swapaxes(0, 1), lambda y: y[:, ::2], lambda y: y[0, 0, ::2],
+        lambda y: y[::-1], lambda y: y.T[:, ::-1], lambda y: np.moveaxis(y, 0, -1), lambda y: y[:1],
+    )  # fmt: skip
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for layout in layouts:
+        for flat in (np.ravel, lambda y, order: y.ravel(order), lambda y, order: y.flatten(order)):
+
+            def f(x, layout=layout, flat=flat):
+                y = np.copy(x)
+                v = flat(layout(y), order=order)
+                v *= 10
+                return y, v
+
+            tangents = ad.jvp(f, (x,), (x,))[1]
+            pulled = ad.vjp(lambda x, f=f: np.concatenate([p.reshape(-1) for p in f(x)]), x)
+            for expected, value, tangent in zip(f(x), ad.vjp(f, x)[0], tangents, strict=True):
+                np.testing.assert_array_equal(value, expected)
+                np.testing.assert_array_equal(tangent, expected)  # f is linear
+            g = np.cos(np.arange(float(pulled[0].size)))
+            assert np.sum(pulled[1](g)[0] * x) == pytest.approx(g @ pulled[0], rel=1e-12)

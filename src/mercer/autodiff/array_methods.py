@@ -360,7 +360,7 @@ def _shape_of(shape):
 
 METHODS["reshape"] = lambda self, *shape, **kwargs: np.reshape(self, _shape_of(shape), **kwargs)
 METHODS["transpose"] = lambda self, *axes: np.transpose(self, (_shape_of(axes) if axes else None))
-METHODS["flatten"] = lambda self, order="C": np.copy(np.reshape(self, -1, order=order))
+METHODS["flatten"] = lambda self, order="C": np.copy(np.ravel(self, order))
 METHODS["copy"] = lambda self, order="C": np.copy(self)
 METHODS["compress"] = lambda self, condition, axis=None, out=None: np.compress(condition, self, axis, out)
 METHODS["conj"] = METHODS["conjugate"] = lambda self: np.conjugate(self)

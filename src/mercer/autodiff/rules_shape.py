@@ -160,7 +160,18 @@ def _squeeze(a, axis=None):
 
 @composite(np.ravel)
 def _ravel(a, order="C"):
-    return np.reshape(a, -1, order="C" if order == "K" else order)
+    """A view of what lies in memory in this order, as in NumPy, else a copy; "K" is the order in memory."""
+    a = stacked(a)
+    value = plain(a)
+    if not isinstance(value, np.ndarray):
+        return np.reshape(a, -1)
+    if order == "K":
+        a, order = transpose_by(a, tuple(np.argsort(-np.abs(value.strides), kind="stable").tolist())), "C"
+    elif order == "A":
+        order = "F" if value.flags.fnc else "C"
+    contiguous = plain(a).flags.f_contiguous if order == "F" else plain(a).flags.c_contiguous
+    flat = np.reshape(a, -1, order=order)
+    return flat if contiguous else np.copy(flat)
 
 
 def _spread_jvp(t, ans, x, shape):
