@@ -436,7 +436,7 @@ def test_what_the_caller_changes_later(name):
 
 @pytest.mark.parametrize("order", "CFAK")
 def test_ravel_copies_where_numpy_does(order):
-    """Assignment to what ravel returns reaches its base if NumPy returns a view; "K" is the order in memory."""
+    """Assignment to what ravel returns reaches its base if NumPy returns a view; "K" is memory order."""
     layouts = (
         lambda y: y, lambda y: y.T, lambda y: y.swapaxes(0, 1), lambda y: y[:, ::2], lambda y: y[0, 0, ::2],
         lambda y: y[::-1], lambda y: y.T[:, ::-1], lambda y: np.moveaxis(y, 0, -1), lambda y: y[:1],
