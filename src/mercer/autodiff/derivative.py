@@ -8,7 +8,7 @@ from mercer.autodiff.errors import made_clear, trace_error
 from mercer.autodiff.rules import cast
 from mercer.autodiff.sweep import backward
 from mercer.autodiff.trace import Forward, Tape, Traced, fresh, np_like, snapshot
-from mercer.autodiff.trees import flatten, leaf, unflatten
+from mercer.autodiff.trees import flatten, is_leaf, leaf, unflatten
 
 __all__ = ["grad", "jacobian", "jvp", "value_and_grad", "vjp"]
 
@@ -49,9 +49,8 @@ class Linearised:
 
     def sweep(self, cotangents, chunk=None):
         """Return the cotangents of the inputs, None where nothing depends on them."""
-        seeds = [
-            (s, g) for s, g in zip(self.slots, cotangents, strict=True) if s is not None and g is not None
-        ]
+        pairs = zip(self.slots, cotangents, strict=True)
+        seeds = [(s, g) for s, g in pairs if s is not None and g is not None]
         pulled = backward(self.tape, seeds, self.inputs, chunk)
         return [None if g is None else cast(g, x) for g, x in zip(pulled, self.leaves, strict=True)]
 
@@ -104,7 +103,7 @@ def flatten_args(args, name):
     for i, arg in enumerate(args):
         items, structure = flatten(arg)
         structures.append((len(items), structure))
-        leaves += [leaf(x, f"argument {i} of {name}") for x in items]
+        leaves += [x if is_leaf(x) else leaf(x, f"argument {i} of {name}") for x in items]
     return leaves, structures
 
 
@@ -347,6 +346,8 @@ def grad(f, argnums=0, has_aux=False, holomorphic=False):
 
 def linearise(f, args, kwargs, argnums, has_aux=False):
     """Return f at its arguments on a tape, for the arguments named by argnums, and their structures."""
+    if argnums == 0 and len(args) == 1 and not kwargs and is_leaf(args[0]):  # the commonest call
+        return Linearised(f, [args[0]], None, has_aux), None
     wanted, function = chosen(f, args, kwargs, argnums)
     leaves, structures = flatten_args(wanted, name_of(f))
     return Linearised(function, leaves, structures, has_aux), structures

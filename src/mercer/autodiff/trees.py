@@ -6,7 +6,7 @@ import numpy as np
 
 from mercer.autodiff.trace import Traced
 
-__all__ = ["flatten", "leaf", "unflatten"]
+__all__ = ["flatten", "is_leaf", "leaf", "unflatten"]
 
 # The abstract Number comes last, since asking it takes longest.
 _LEAVES = (np.ndarray, Traced, float, Number)
@@ -31,9 +31,14 @@ def unflatten(structure, leaves):
     return optree.tree_unflatten(structure, leaves)
 
 
+def is_leaf(x):
+    """Whether a value is a floating array or number as it stands."""
+    return type(x) is np.float64 or (type(x) is np.ndarray and x.dtype.char in "fd" and x.dtype.isnative)
+
+
 def leaf(x, where):
     """Return a leaf as an array or scalar of a floating type (integers: float64) in native byte order."""
-    if type(x) is np.float64 or (type(x) is np.ndarray and x.dtype.char in "fd" and x.dtype.isnative):
+    if is_leaf(x):
         return x
     if isinstance(x, Traced | float | complex) and not isinstance(x, np.generic):
         return x if isinstance(x, Traced) else np.asarray(x)[()]
