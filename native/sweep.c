@@ -33,8 +33,8 @@
     X(SUBTRACT, x - y, 1.0, -1.0)                                                                           \
     X(MULTIPLY, x *y, y, x)                                                                                 \
     X(DIVIDE, x / y, 1.0 / y, -r / y)                                                                       \
-    X(MAXIMUM, x >= y || x != x ? x : y, MORE(x > y, x), x == x ? MORE(y > x, y) : 0.0)                     \
-    X(MINIMUM, x <= y || x != x ? x : y, MORE(x < y, x), x == x ? MORE(y < x, y) : 0.0)                     \
+    X(MAXIMUM, x >= y || x != x ? x : y, MORE(x > y, x), MORE(y > x, y))                                    \
+    X(MINIMUM, x <= y || x != x ? x : y, MORE(x < y, x), MORE(y < x, y))                                    \
     X(SCALE, x == 0.0 ? 0.0 : x * y, y, x)
 
 /* Squares and cubes as products, which is what NumPy computes for squares. */

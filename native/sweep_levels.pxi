@@ -123,7 +123,7 @@ cdef class Tape(Level):
         if type(x) is cnp.ndarray:
             a = <cnp.ndarray>x
             if cnp.PyArray_NBYTES(a) <= COPIED_UP_TO:
-                return x.copy()
+                return x.copy("K")  # the layout decides what is a view
             if x.base is not None or cnp.PyArray_ISWRITEABLE(a):
                 self.guards.append((x, checksum(x)))
         return x
@@ -172,7 +172,7 @@ def snapshot(x):
     if isinstance(x, Traced):
         fresh(<Traced>x)
         return traced((<Traced>x).value, (<Traced>x).level, (<Traced>x).slot, (<Traced>x).tangent)
-    return x.copy() if type(x) is cnp.ndarray else x
+    return x.copy("K") if type(x) is cnp.ndarray else x
 
 
 cdef object checksum(object x):

@@ -439,3 +439,24 @@ class TestWithScipy:
         np.testing.assert_allclose(result.x, np.ones(5), rtol=1e-7)
         result = minimize(ad.value_and_grad(cost), x, jac=True, method="BFGS")
         np.testing.assert_allclose(result.x, np.ones(5), rtol=1e-5)
+
+
+def test_what_vjp_returns_may_be_written_into():
+    x = np.asfortranarray([[0.1, 0.2], [0.3, 0.4]])
+    value, pullback, aux = ad.vjp(lambda x: (np.exp(x), np.exp(x)), x, has_aux=True)
+    right = np.exp(x)
+    value[...], aux[...], x[...] = 0.0, 0.0, 0.0
+    np.testing.assert_array_equal(pullback(np.ones((2, 2)))[0], right)
+
+
+def test_a_function_sees_the_layout_of_its_points():
+    x = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+
+    def f(x):
+        y = x * 1.0
+        flat = y.reshape(-1)  # a copy for this layout, as in NumPy
+        flat[0] = 7 * x[1, 1]
+        return np.sum(y) + np.sum(flat)
+
+    np.testing.assert_array_equal(ad.vjp(f, x)[1](1.0)[0], [[1, 2, 2], [2, 9, 2]])
+    assert ad.vjp(f, x)[0] == f(x)

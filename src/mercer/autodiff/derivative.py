@@ -270,7 +270,10 @@ def vjp(f, *primals, has_aux=False):
         return tuple(unflatten_args(structures, at.pull(cotangents)))
 
     value = unflatten(at.structure, [snapshot(o) for o in at.outputs])
-    return (value, pullback, at.aux) if has_aux else (value, pullback)
+    if not has_aux:
+        return value, pullback
+    leaves, structure = flatten(at.aux)
+    return value, pullback, unflatten(structure, [snapshot(o) for o in leaves])
 
 
 # -- gradients ------------------------------------------------------------------------------------------
