@@ -37,9 +37,10 @@ from mercer.autodiff import (  # noqa: F401
     ufunc_methods,
 )
 from mercer.autodiff.checkpoint import checkpoint, scan_checkpointed
-from mercer.autodiff.derivative import grad, jacobian, jvp, value_and_grad, vjp
+from mercer.autodiff.derivative import grad, jvp, value_and_grad, vjp
 from mercer.autodiff.extend import custom_rule, primitive, stop_gradient
 from mercer.autodiff.implicit import argmin, fixed_point, implicit_root
+from mercer.autodiff.jacobians import jacobian
 from mercer.autodiff.matrix_functions import inverse_sqrt, symmetric_function
 from mercer.autodiff.programs import linear_program, quadratic_program
 from mercer.autodiff.rules import scale

@@ -14,7 +14,7 @@ import functools
 import numpy as np
 import scipy.sparse
 
-from mercer.autodiff.derivative import grad, jacobian, jvp, vjp
+from mercer.autodiff.derivative import grad, jvp, vjp
 from mercer.autodiff.errors import TraceError, trace_error
 from mercer.autodiff.factors import (
     LU,
@@ -25,6 +25,7 @@ from mercer.autodiff.factors import (
     kept_solve,
     warn_unconverged,
 )
+from mercer.autodiff.jacobians import jacobian
 from mercer.autodiff.trace import Traced, fresh, np_like, plain
 from mercer.autodiff.trees import flatten, leaf, unflatten
 

@@ -2,7 +2,8 @@
 
 import functools
 
-from mercer.autodiff.derivative import grad, jacobian, jvp, vjp
+from mercer.autodiff.derivative import grad, jvp, vjp
+from mercer.autodiff.jacobians import jacobian
 
 __all__ = ["hessian", "hvp", "second_directional"]
 
