@@ -131,26 +131,19 @@ def _is_nan(x):
     return np.not_equal(x, x)
 
 
-elementwise(
-    np.maximum,
-    lambda ans, x, y: _chosen(ans, np.equal(x, y), np.greater(x, y) | _is_nan(x)),
-    lambda ans, x, y: _chosen(ans, np.equal(x, y), np.greater(y, x) | _is_nan(y)),
-)
-elementwise(
-    np.minimum,
-    lambda ans, x, y: _chosen(ans, np.equal(x, y), np.less(x, y) | _is_nan(x)),
-    lambda ans, x, y: _chosen(ans, np.equal(x, y), np.less(y, x) | _is_nan(y)),
-)
-elementwise(
-    np.fmax,
-    lambda ans, x, y: _chosen(ans, np.equal(x, y), np.greater(x, y) | _is_nan(y)),
-    lambda ans, x, y: _chosen(ans, np.equal(x, y), np.greater(y, x) | _is_nan(x)),
-)
-elementwise(
-    np.fmin,
-    lambda ans, x, y: _chosen(ans, np.equal(x, y), np.less(x, y) | _is_nan(y)),
-    lambda ans, x, y: _chosen(ans, np.equal(x, y), np.less(y, x) | _is_nan(x)),
-)
+def _shares(beats, keeps_nan):
+    """The partial derivatives of an extremum."""
+
+    def first(ans, x, y):
+        return _chosen(ans, np.equal(x, y), beats(x, y) | _is_nan(x if keeps_nan else y))
+
+    return first, lambda ans, x, y: first(ans, y, x)
+
+
+elementwise(np.maximum, *_shares(np.greater, keeps_nan=True))
+elementwise(np.minimum, *_shares(np.less, keeps_nan=True))
+elementwise(np.fmax, *_shares(np.greater, keeps_nan=False))
+elementwise(np.fmin, *_shares(np.less, keeps_nan=False))
 elementwise(np.copysign, lambda ans, x, y: np.sign(x) * np.copysign(np.ones((), ans.dtype), plain(y)), None)
 elementwise(np.heaviside, None, lambda ans, x, y: np.equal(x, 0).astype(ans.dtype))
 elementwise(np.ldexp, lambda ans, x, n: np.ldexp(np.ones((), ans.dtype), n), None)
