@@ -35,7 +35,7 @@ _UNIT = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 _TINY = {np.dtype(np.float32): 1e-36, np.dtype(np.float64): 1e-290}
 _BLOCK = 2**18
 _PROBE = 192
-# From so many features and multiplications on fewer features are tried, so many in tiles and so many in second
+# From so many features and multiplications on fewer of them are tried, so many in tiles and so many in second
 # bounds, along directions of so many rows.
 _WIDE, _WIDE_WORK, _COARSE, _FINE, _SAMPLE = 192, 2e9, 63, 191, 384
 # The time of a second bound, and of a distance of raw rows, in entries of a tile of the raw width.
