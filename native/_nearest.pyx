@@ -49,9 +49,13 @@ cdef extern from "nearest.h" nogil:
         ptrdiff_t d
         MercerFeatures left, right
         const double *weight
+        ptrdiff_t fine_d
+        const void *fine_left
+        const void *fine_right
+        const double *fine_error
         double *scores
         int32_t *indices
-        int64_t n_exact
+        int64_t n_fine, n_exact
         ptrdiff_t bad_row, bad_column
         double bad_score
 
@@ -116,6 +120,13 @@ cdef class Search:
         if width is not None:
             self.job.width = <const float *>self._keep(width, np.float32)
 
+    def set_finer(self, left, right, error):
+        """Rows of a second lower bound, of the tiles' dtype, and its columns' errors."""
+        self.job.fine_d = left.shape[1]
+        self.job.fine_left = self._keep(left, left.dtype)
+        self.job.fine_right = self._keep(right, left.dtype)
+        self.job.fine_error = <const double *>self._keep(error, np.float64)
+
     def set_tolerance(self, double tolerance, double slack):
         """Below what a squared distance is an error of the kernel."""
         self.job.tolerance, self.job.slack = tolerance, slack
@@ -124,7 +135,8 @@ cdef class Search:
                double[:, :, ::1] scores, int32_t[:, :, ::1] indices, int n_threads):
         """Fill scores and indices (n, n_parts, k); `shape` is (rows of a strip, columns of a part).
 
-        Returns the number of distances that were taken of raw rows, and (row, column, score) or None.
+        Returns how many second bounds and how many distances of raw rows were taken, and (row, column, score)
+        or None.
         """
         cdef int status = MERCER_PAUSED
         dtype = run.dtype
@@ -152,7 +164,7 @@ cdef class Search:
         bad = None
         if self.job.bad_row >= 0:
             bad = self.job.bad_row, self.job.bad_column, self.job.bad_score
-        return self.job.n_exact, bad
+        return (self.job.n_fine, self.job.n_exact), bad
 
     def pairs(self, const int32_t[:, ::1] at, double[:, ::1] out, int n_threads):
         """Fill out (n, p) with the distances of row i and the columns at (n, p)."""

@@ -152,11 +152,13 @@ typedef struct {
                        const void *down, void *low, MercerExtremes *found);
     ptrdiff_t (*smo_partner)(ptrdiff_t n, double F_i, double K_ii, double floor, const void *row, const void *diagonal,
                              const void *low, double *gained);
-    /* nearest.inc: entries of a tile's row at or below `most`, and the distance of two raw rows of T */
+    /* nearest.inc: entries of a tile's row at or below `most`, the distance of two raw rows of T, and a squared one of
+     * rows of a multiple of 64 numbers, in T alone */
     ptrdiff_t (*near_scan)(const void *values, const void *columns, ptrdiff_t n, double coefficient, double most,
                            int32_t *found);
     double (*near_pair)(int kind, const MercerFeatures *left, ptrdiff_t i, const MercerFeatures *right, ptrdiff_t j,
                         const double *weight, ptrdiff_t d);
+    double (*near_gap)(const void *a, const void *b, ptrdiff_t d);
     /* symmetric.inc: A (ni, nj), columns lda apart, and p vectors ld apart: Y_i += A X_j, Y_j += Aᵀ X_i */
     void (*symmetric_tile)(ptrdiff_t ni, ptrdiff_t nj, const void *A, ptrdiff_t lda, ptrdiff_t p, const void *X_i,
                            const void *X_j, void *Y_i, void *Y_j, ptrdiff_t ld);

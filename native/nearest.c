@@ -39,7 +39,7 @@ struct NearSlot {
     Candidate *candidates; /* (strip, room) */
     int32_t *found;        /* (tile,) */
     Candidate *passed;     /* (tile,): by lower bounds, with these for scores */
-    int64_t n_exact;
+    int64_t n_fine, n_exact;
 };
 
 static ptrdiff_t least(ptrdiff_t a, ptrdiff_t b)
@@ -64,16 +64,17 @@ static int compare(const void *a, const void *b)
 
 /* ---- by kernel values ------------------------------------------------------------------------------ */
 
-static void sift_candidate(Candidate *heap, ptrdiff_t n, ptrdiff_t at)
+/* Down from a place, in a heap with the last on top or, if `least`, with the first. */
+static void sift(Candidate *heap, ptrdiff_t n, ptrdiff_t at, int least)
 {
     const Candidate moved = heap[at];
     for (;;) {
         ptrdiff_t child = 2 * at + 1;
         if (child >= n)
             break;
-        if (child + 1 < n && before(&heap[child], &heap[child + 1]))
+        if (child + 1 < n && before(&heap[child], &heap[child + 1]) != least)
             child++;
-        if (!before(&moved, &heap[child]))
+        if (before(&moved, &heap[child]) == least)
             break;
         heap[at] = heap[child];
         at = child;
@@ -100,13 +101,13 @@ static int take_score(const MercerNearest *job, RowState *row, Candidate *heap, 
         if (row->n_candidates < job->k)
             return 0;
         for (ptrdiff_t at = job->k / 2; at-- > 0;)
-            sift_candidate(heap, job->k, at);
+            sift(heap, job->k, at, 0);
         return 1;
     }
     if (!before(&taken, &heap[0]))
         return 0;
     heap[0] = taken;
-    sift_candidate(heap, job->k, 0);
+    sift(heap, job->k, 0, 0);
     return 1;
 }
 
@@ -201,12 +202,30 @@ static void take_bound(const MercerNearest *job, NearSlot *slot, RowState *row, 
     take_upper(job, row, upper, i, low + (double)job->width[j]);
 }
 
+/* Whether the second bound is within the limit as well. */
+static int still_near(const MercerNearest *job, NearSlot *slot, const RowState *row, ptrdiff_t i, ptrdiff_t j)
+{
+    if (!job->fine_d)
+        return 1;
+    slot->n_fine++;
+    const char *left = job->fine_left, *right = job->fine_right;
+    const size_t row_bytes = (size_t)job->fine_d * job->table->element;
+    const double gap = job->table->near_gap(left + (size_t)i * row_bytes, right + (size_t)j * row_bytes, job->fine_d);
+    return gap - job->rows[i] - job->fine_error[j] <= row->limit;
+}
+
 /* By lower bounds alone: the distances of what passes, the least bound first, until the limit is below the others. */
 static void take_exact(const MercerNearest *job, NearSlot *slot, RowState *row, Candidate *heap, ptrdiff_t i, ptrdiff_t n)
 {
-    qsort(slot->passed, (size_t)n, sizeof(Candidate), compare);
-    for (ptrdiff_t c = 0; c < n && slot->passed[c].score <= row->limit; c++) {
-        const ptrdiff_t j = slot->passed[c].column;
+    Candidate *passed = slot->passed;
+    for (ptrdiff_t at = n / 2; at-- > 0;)
+        sift(passed, n, at, 1);
+    while (n > 0 && passed[0].score <= row->limit) {
+        const ptrdiff_t j = passed[0].column;
+        passed[0] = passed[--n];
+        sift(passed, n, 0, 1);
+        if (!still_near(job, slot, row, i, j))
+            continue;
         const double score = job->raw->near_pair(job->kind, &job->left, i, &job->right, j, job->weight, job->d);
         slot->n_exact++;
         if (take_score(job, row, heap, j, score))
@@ -241,6 +260,7 @@ void mercer_nearest_end(MercerNearest *job)
         free(job->slots[s].candidates);
         free(job->slots[s].found);
         free(job->slots[s].passed);
+        job->n_fine += job->slots[s].n_fine;
         job->n_exact += job->slots[s].n_exact;
     }
     free(job->slots);

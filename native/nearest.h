@@ -13,7 +13,9 @@ typedef struct NearSlot NearSlot;
  *   by bounds          the distance itself, `pair` of the raw rows. A tile gives only `low` = columns[j] + coefficient
  *                      value: score * scale is between low + rows[i] - row_error[i] and low + rows[i] + row_error[i] +
  *                      width[j].
- *   by lower bounds    the same where `width` is NULL: what passes is decided by its distance at once.
+ *   by lower bounds    the same where `width` is NULL: what passes is decided by its distance at once, after a second lower
+ *                      bound from `fine` rows, if there are any: score * scale is at least their squared distance -
+ *                      row_error[i] - fine_error[j].
  * The k least by (score, column) are written, in that order. */
 typedef struct {
     const MercerRun *run;
@@ -38,6 +40,9 @@ typedef struct {
     ptrdiff_t d;
     MercerFeatures left, right;  /* dense with adjacent columns, or both CSR */
     const double *weight;        /* (d,), or NULL */
+    ptrdiff_t fine_d;            /* a multiple of 64; 0 for none */
+    const void *fine_left, *fine_right; /* (n, fine_d) and (m, fine_d) of T */
+    const double *fine_error;    /* (m,) */
     /* (n, n_parts, k): infinity and -1 beyond what there is */
     double *scores;
     int32_t *indices;
@@ -45,7 +50,7 @@ typedef struct {
     NearSlot *slots;
     int n_slots;
     ptrdiff_t next;
-    int64_t n_exact;             /* pairs whose distance was taken of the raw rows */
+    int64_t n_fine, n_exact;     /* pairs whose second bound, and whose distance of raw rows was taken */
     ptrdiff_t bad_row, bad_column; /* the first score that no rounding explains; -1 */
     double bad_score;
 } MercerNearest;

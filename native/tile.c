@@ -46,6 +46,7 @@
         .smo_partner = N(smo_partner),                                     \
         .near_scan = N(near_scan),                                         \
         .near_pair = N(near_pair),                                         \
+        .near_gap = N(near_gap),                                           \
         .symmetric_tile = N(symmetric_tile),                               \
         .simd = N(simd),                                                   \
         .adjoint_bytes = of_adjoint_bytes,                                 \

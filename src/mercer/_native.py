@@ -408,19 +408,19 @@ def dual(
 _CANDIDATE_BYTES, _TASKS = 2**24, 32
 
 
-def _shares(n, m, k, dtype):
+def _shares(n, m, k, dtype, split):
     """Rows of a strip and columns of a part; they depend on the problem alone."""
     tile = _nearest.tile(np.dtype(dtype))
     strip = min(tile, _CANDIDATE_BYTES // (32 * (2 * k + 64)), -(-n // _TASKS))
     strip = max(8, -(-strip // 8) * 8)
     strip = min(tile, max(strip, 48 if k < 1000 else 8))
-    n_parts = max(1, min(-(-_TASKS // -(-n // strip)), m // (8 * tile)))
+    n_parts = max(1, min(-(-_TASKS // -(-n // strip)), m // (8 * tile))) if split else 1
     return strip, -(-m // n_parts // tile) * tile
 
 
 def nearest(
     program, left, right, k, *, rows, columns, row_error, coefficient=-2.0, skip=-1, bounds=None, raw=None,
-    tolerance=(-1.0, 0.0), blocks=None, n_threads=None,
+    finer=None, tolerance=(-1.0, 0.0), blocks=None, split=True, n_threads=None,
 ):  # fmt: skip
     """The k columns of the least score for each row, without an n×m array; ties go to the first column.
 
@@ -443,17 +443,25 @@ def nearest(
         Widths of the columns' bounds (m,), or None where they are lower bounds only, and the scale.
     raw : tuple or None
         (kind, left, right, weight): rows whose distances decide.
+    finer : tuple or None
+        (left, right, error) with lower bounds only: rows (n, q) and (m, q) of the tiles' dtype, q a multiple
+        of 64, whose squared distances less ``row_error`` and error (m,) are lower bounds, too, asked for
+        before the raw rows.
     tolerance : tuple
         (a, b): a score below −(a (|rows| + |columns|) + b) is reported, others are cut at 0. With a negative
         a scores may have any sign.
+
+    split : bool
+        Whether the columns of few rows are searched in parts, for more threads; each part begins without a
+        limit.
 
     Returns
     -------
     scores : ndarray of shape (n, k)
     indices : ndarray of shape (n, k)
         Both in the order of (score, index).
-    n_exact : int
-        Pairs whose raw distance was taken.
+    n_taken : tuple of int
+        Pairs whose second bound, and whose raw distance was taken.
     bad : tuple or None
         (row, column, score) of the first score that rounding does not explain.
     """
@@ -465,11 +473,13 @@ def nearest(
     if raw is not None:
         search.set_raw(*raw)
         search.set_bounds(*bounds)
+    if finer is not None:
+        search.set_finer(*finer)
     search.set_tolerance(*tolerance)
-    strip, part = _shares(n, m, k, dtype)
+    strip, part = _shares(n, m, k, dtype, split)
     n_parts = -(-m // part)
     scores, indices = np.empty((n, n_parts, k)), np.empty((n, n_parts, k), dtype=np.int32)
-    n_exact, bad = search.search(
+    n_taken, bad = search.search(
         run, k, (strip, part), skip, coefficient, rows, columns, row_error, scores, indices, threads
     )
     scores, indices = scores.reshape(n, -1), indices.reshape(n, -1).astype(np.intp)
@@ -477,7 +487,7 @@ def nearest(
         indices[indices < 0] = m  # what a part had too few of comes last
         order = np.lexsort((indices, scores), axis=-1)[:, :k]
         scores, indices = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
-    return scores, indices, n_exact, bad
+    return scores, indices, n_taken, bad
 
 
 def nearest_pairs(raw, indices, n_threads=None):

@@ -334,12 +334,24 @@ class TestBounds:
             X = X + 1e7
         raw = (LeafKind.SQDIST, X, X, None)
         expected = _nearest.by_plain_distance(raw, 7, 0, 1, np.float64)
-        bounded = _nearest._Bounded(raw, np.float32).reduced(66)
+        bounded = _nearest._Bounded(raw, np.float32).reduced(66, 130, 2)
         lower = bounded.search(raw, 7, slice(0, 900), 0, 2)
         chosen = _nearest.by_plain_distance(raw, 7, 0, 2)
+        n_fine, n_exact = lower[2]
+        assert n_exact <= n_fine  # the second bound comes first, and lets each of the nearest pass
+        assert n_exact >= 7 * 900
+        if kind == "noise":
+            assert n_exact < n_fine
         for got in (lower[:2], chosen):
             np.testing.assert_array_equal(got[1], expected[1])
             np.testing.assert_array_equal(got[0], expected[0])
+
+    def test_fewer_rows_than_directions(self, rng, monkeypatch):
+        monkeypatch.setattr(_nearest, "_WIDE_WORK", 0.0)
+        X, Q = rng.normal(size=(40, 300)), rng.normal(size=(800, 300))
+        got = _nearest.by_plain_distance((LeafKind.SQDIST, Q, X, None), 3, -1, 2)
+        D = ((Q[:, None] - X) ** 2).sum(-1)
+        np.testing.assert_array_equal(got[1], brute_force(D, 3)[1])
 
     def test_rows_out_of_any_range_are_compared_as_they_are(self):
         X = np.array([[1e308, 0.0], [-1e308, 0.0], [0.0, 1.0]])

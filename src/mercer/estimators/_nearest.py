@@ -11,7 +11,6 @@ import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse as sp
 from sklearn.neighbors import KDTree
 
@@ -19,6 +18,7 @@ from .. import _native
 from .._threads import n_threads as count_threads
 from ..kernels.prepared import Prepared, cast_side, check_range, diagonal, sides
 from ..kernels.program import Leaf, LeafKind, Program, Side
+from ..solvers.held_matrix import each_block
 
 __all__ = [
     "NotADistance",
@@ -35,8 +35,11 @@ _UNIT = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 _TINY = {np.dtype(np.float32): 1e-36, np.dtype(np.float64): 1e-290}
 _BLOCK = 2**18
 _PROBE = 192
-# From so many features and multiplications on fewer features are tried, along directions of so many rows.
-_WIDE, _WIDE_WORK, _SAMPLE = 384, 2e9, 512
+# From so many features and multiplications on fewer of them are tried, so many in tiles and so many in second
+# bounds, along directions of so many rows.
+_WIDE, _WIDE_WORK, _COARSE, _FINE, _SAMPLE = 192, 2e9, 63, 191, 384
+# The time of a second bound, and of a distance of raw rows, in entries of a tile of the raw width.
+_FINE_PAIR, _EXACT_PAIR = 10, 30
 # Squared distances below −(_NEGATIVE (k(x, x) + k(z, z))) are no rounding.
 _NEGATIVE = 1e-7
 _TREE_ROWS, _TREE_SPARE = 512, 4
@@ -109,7 +112,7 @@ class _Bounded:
         unit = _UNIT[self.dtype]
         self.unit = (1.01 * terms + 24) * unit if self.dtype == np.float32 else (3 * terms + 40) * unit
         self.tiny = d * _TINY[self.dtype]
-        self.lower_only = False
+        self.finer = None
         leaf = Leaf(LeafKind.DOT if self.product else kind, None)
         self.program = Program(np.zeros((0, 4), np.int32), (leaf,), (), (), {})
 
@@ -135,35 +138,40 @@ class _Bounded:
             norms[some] = np.einsum("ij,ij->i", block, block) if self.product else np.abs(block).sum(axis=1)
         return rounded, norms
 
-    def reduced(self, n_components):
-        """The same bounded from below by fewer features; None if none would do.
+    def reduced(self, n_coarse, n_fine, n_threads):
+        """The same bounded from below by fewer features: in tiles few, and more of them for what these leave.
 
         Along p orthonormal directions, with the norm of the rest as one more feature: ‖x − z‖² ≥ ‖Px − Pz‖² +
         (r_x − r_z)². Norms stay, so that the same bounds hold; r comes from a difference of squares that is
         off by η²‖x‖² at most, which moves (r_x − r_z)² by less than 5η times the norms' sum.
         """
         d = self.right.shape[1]
-        sample = self.right[:: max(1, len(self.right) // _SAMPLE)].astype(np.float64)
-        basis = scipy.linalg.svd(sample, full_matrices=False)[2][:n_components].T
-        basis = np.linalg.qr(basis)[0]
+        basis = _directions(self.right[:: max(1, len(self.right) // _SAMPLE)], n_fine)
+        n_coarse, threads = min(n_coarse, basis.shape[1]), count_threads(n_threads)
         other = copy.copy(self)
-        other.right = _project(self.right, self.right_norms, basis)
+        other.right, fine_right = _project(self.right, self.right_norms, basis, n_coarse, threads)
         same = self.left is self.right
-        other.left = other.right if same else _project(self.left, self.left_norms, basis)
-        unit = _UNIT[self.dtype]
+        other.left, fine_left = (
+            (other.right, fine_right)
+            if same
+            else _project(self.left, self.left_norms, basis, n_coarse, threads)
+        )
         slack = np.sqrt(8 * (d + 8) * _UNIT[np.dtype(np.float64)])
         # To the features' own rounding, theirs in `self`, comes that of the new ones.
-        other.unit = (1.01 * (n_components + 1) + 32) * unit + 5 * slack
-        other.lower_only = True
+        other.unit = (1.01 * (n_fine + 1) + 32) * _UNIT[self.dtype] + 5 * slack
+        other.finer = fine_left, fine_right
         return other
 
-    def search(self, raw, k, rows, skip, n_threads):
+    def search(self, raw, k, rows, skip, n_threads, split=True):
         """`_native.nearest` of some of the rows."""
         left, norms = self.left[rows], self.left_norms[rows]
         error = np.full(len(norms), np.inf) if self.lost else self.unit * norms + self.tiny
         columns = -self.unit * self.right_norms + (self.right_norms if self.product else 0.0)
         kind, raw_left, raw_right, weight = raw
-        scores, indices, n_exact, _ = _native.nearest(
+        finer = (
+            None if self.finer is None else (self.finer[0][rows], self.finer[1], self.unit * self.right_norms)
+        )
+        scores, indices, n_taken, _ = _native.nearest(
             self.program,
             Side(len(norms), [left], np.empty((0, len(norms)))),
             Side(len(columns), [self.right], np.empty((0, len(columns)))),
@@ -173,24 +181,40 @@ class _Bounded:
             row_error=error,
             coefficient=-2.0 if self.product else 1.0,
             skip=skip,
-            bounds=(None if self.lower_only else 2.000001 * self.unit * self.right_norms, self.scale),
+            bounds=(2.000001 * self.unit * self.right_norms if finer is None else None, self.scale),
+            finer=finer,
             raw=(kind, raw_left[rows], raw_right, weight),
+            split=split,
             n_threads=n_threads,
         )
-        return scores, indices, n_exact
+        return scores, indices, n_taken
 
 
-def _project(F, norms, basis):
-    """Features along a basis and the norm of what is left, float32."""
-    out = np.empty((len(F), basis.shape[1] + 1), np.float32)
+def _directions(sample, n_components):
+    """Orthonormal directions (d, n_components) along which a sample is widest, the widest first."""
+    sample = sample.astype(np.float64)
+    vectors = np.linalg.eigh(sample @ sample.T)[1][:, ::-1]
+    return np.linalg.qr(sample.T @ vectors[:, :n_components])[0]
+
+
+def _project(F, norms, basis, n_coarse, threads):
+    """Features along the first of some directions and along all, each with the norm of what is left."""
+    n, n_fine = len(F), basis.shape[1]
+    coarse, fine = (
+        np.empty((n, n_coarse + 1), np.float32),
+        np.zeros((n, -(-(n_fine + 1) // 64) * 64), np.float32),
+    )
+
+    def fill(start, stop):
+        along = F[start:stop].astype(np.float64) @ basis
+        for out, width in ((coarse, n_coarse), (fine, n_fine)):
+            out[start:stop, :width] = along[:, :width]
+            rest = norms[start:stop] - np.einsum("ij,ij->i", along[:, :width], along[:, :width])
+            out[start:stop, width] = np.sqrt(np.maximum(rest, 0.0))
+
     step = max(1, _BLOCK // F.shape[1])
-    for start in range(0, len(F), step):
-        some = slice(start, start + step)
-        along = F[some].astype(np.float64) @ basis
-        out[some, :-1] = along
-        rest = norms[some] - np.einsum("ij,ij->i", along, along)
-        out[some, -1] = np.sqrt(np.maximum(rest, 0.0))
-    return out
+    each_block(fill, np.append(np.arange(0, n, step), n), threads)
+    return coarse, fine
 
 
 def _largest(F, centre, weight):
@@ -243,14 +267,14 @@ def _quickest(bounded, raw, k, skip, n_threads):
     strip = slice(0, _PROBE)
     wide = bounded.product and not bounded.lost and isinstance(bounded.right, np.ndarray)
     if wide and d >= _WIDE and float(n) * m * d > _WIDE_WORK:
-        n_components = min(_SAMPLE, max(63, d // 6))
-        reduced = bounded.reduced(n_components)
-        first = reduced.search(raw, k, strip, skip, n_threads)
-        # A distance of raw rows takes the time of some thirty in a tile.
-        if n_components / d + 30 * first[2] / (_PROBE * m) < 0.7:
+        n_fine = min(d, _FINE)
+        reduced = bounded.reduced(_COARSE, n_fine, n_threads)
+        first = reduced.search(raw, k, strip, skip, n_threads, split=False)
+        n_finer, n_exact = first[2]
+        if _COARSE / d + (_FINE_PAIR * n_finer + _EXACT_PAIR * n_exact) / (_PROBE * m) < 0.7:
             return reduced, first
     first = bounded.search(raw, k, strip, skip, n_threads)
-    if first[2] > _PROBE * (2 * k + 0.03 * m):
+    if first[2][1] > _PROBE * (2 * k + 0.03 * m):
         bounded = _Bounded(raw, np.float64)
     return bounded, first
 
