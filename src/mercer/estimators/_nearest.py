@@ -267,7 +267,7 @@ def _quickest(bounded, raw, k, skip, n_threads):
     strip = slice(0, _PROBE)
     wide = bounded.product and not bounded.lost and isinstance(bounded.right, np.ndarray)
     if wide and d >= _WIDE and float(n) * m * d > _WIDE_WORK:
-        n_fine = min(d, _FINE)
+        n_fine = min(_FINE, d // 2 - 1)
         reduced = bounded.reduced(_COARSE, n_fine, n_threads)
         first = reduced.search(raw, k, strip, skip, n_threads, split=False)
         n_finer, n_exact = first[2]
