@@ -17,6 +17,7 @@ from mercer.autodiff import (  # noqa: F401
     array_methods,
     rules_bessel,
     rules_decompositions,
+    rules_distributions,
     rules_elementwise,
     rules_fourier,
     rules_joining,

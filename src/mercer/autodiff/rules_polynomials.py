@@ -1,10 +1,12 @@
 """Rules of grids between ends, of polynomials as NumPy has them, of sliding windows and of sets."""
 
+import warnings
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from mercer.autodiff.array_methods import ndim_of, scatter, shape_of
-from mercer.autodiff.rules import Primitive, composite
+from mercer.autodiff.rules import Primitive, cast, composite, define
 from mercer.autodiff.rules_shape import normal_axis, reshape_to
 from mercer.autodiff.trace import Traced, plain, stacked
 
@@ -104,6 +106,74 @@ def _polyint(p, m=1, k=None):
         c = constants[i if len(constants) == m else 0]
         p = np.concatenate((p / np.arange(shape_of(p)[0], 0, -1), np.reshape(c, (1,))))
     return p
+
+
+def _roots_slope(ans, p):
+    """Powers of the roots, and p' there: dr = −Σ rᵏ dpₖ / p'(r). A repeated root has no derivative."""
+    return np.vander(ans, shape_of(p)[0]), np.polyval(np.polyder(p), ans)
+
+
+def _roots_jvp(t, ans, p):
+    powers, slope = _roots_slope(ans, p)
+    return -(powers @ t) / slope
+
+
+def _roots_vjp(g, ans, p):
+    powers, slope = _roots_slope(ans, p)
+    return cast(-np.conj(powers).T @ (g / np.conj(slope)), p)
+
+
+define(np.roots, jvp=[_roots_jvp], vjp=[_roots_vjp])
+
+
+@composite(np.poly)
+def _poly(seq_of_zeros):
+    roots = np.atleast_1d(stacked(seq_of_zeros))
+    if ndim_of(roots) == 2 and shape_of(roots)[0] == shape_of(roots)[1] != 0:
+        roots = np.linalg.eigvals(roots)
+    elif ndim_of(roots) != 1:
+        raise ValueError("input must be 1d or non-empty square 2d array.")
+    p = np.ones(1, roots.dtype)
+    for root in roots:
+        p = np.convolve(p, np.stack((np.ones((), roots.dtype), -root)))
+    values = plain(roots)
+    pairs = np.iscomplexobj(values) and np.all(np.sort(values) == np.sort(np.conj(values)))
+    return np.real(p) if pairs else p
+
+
+@composite(np.polyfit)
+def _polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
+    x, y, order = stacked(x) + 0.0, stacked(y) + 0.0, int(deg) + 1
+    if order < 1:
+        raise ValueError("expected deg >= 0")
+    if ndim_of(x) != 1 or not shape_of(x)[0]:
+        raise TypeError("expected non-empty vector for x")
+    if ndim_of(y) not in (1, 2) or shape_of(y)[0] != shape_of(x)[0]:
+        raise TypeError(f"expected y of shape {shape_of(x)} or with more columns, got {shape_of(y)}")
+    columns = np.vander(x, order)
+    if w is not None:
+        w = stacked(w) + 0.0
+        if shape_of(w) != shape_of(x):
+            raise TypeError(f"expected weights of shape {shape_of(x)}, got {shape_of(w)}")
+        columns, y = columns * w[:, None], (y.T * w).T
+    scale = np.sqrt(np.sum(columns * columns, axis=0))  # for a better condition
+    rcond = shape_of(x)[0] * np.finfo(x.dtype).eps if rcond is None else rcond
+    columns = columns / scale
+    c, residuals, rank, singular = np.linalg.lstsq(columns, y, rcond)
+    c = (c.T / scale).T
+    if full:
+        return c, residuals, rank, singular, rcond
+    if rank != order:
+        warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=3)
+    return (c, _coefficients_covariance(columns, scale, residuals, cov, ndim_of(y))) if cov else c
+
+
+def _coefficients_covariance(columns, scale, residuals, how, ndim):
+    covariance, (n, order) = np.linalg.inv(columns.T @ columns) / np.outer(scale, scale), shape_of(columns)
+    if how != "unscaled" and n <= order:
+        raise ValueError("the number of data points must exceed order to scale the covariance matrix")
+    factor = 1 if how == "unscaled" else residuals / (n - order)
+    return covariance * factor if ndim == 1 else covariance[:, :, None] * factor
 
 
 # -- windows ----------------------------------------------------------------------------------------------

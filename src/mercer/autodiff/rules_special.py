@@ -64,10 +64,6 @@ elementwise(sp.dawsn, lambda ans, x: 1 - 2 * x * ans)
 elementwise(sp.wofz, lambda ans, z: ERF_SLOPE * 1j - 2 * z * ans)
 elementwise(sp.erfinv, lambda ans, y: np.exp(ans * ans) / ERF_SLOPE)
 elementwise(sp.erfcinv, lambda ans, y: -np.exp(ans * ans) / ERF_SLOPE)
-elementwise(sp.ndtr, lambda ans, x: np.exp(-0.5 * x * x) / SQRT_2PI)
-elementwise(sp.log_ndtr, lambda ans, x: math.sqrt(2 / PI) / sp.erfcx(x / -SQRT_2))
-elementwise(sp.ndtri, lambda ans, p: SQRT_2PI * np.exp(0.5 * ans * ans))
-elementwise(sp.ndtri_exp, lambda ans, y: math.sqrt(PI / 2) * sp.erfcx(ans / -SQRT_2))
 elementwise(
     sp.owens_t,
     lambda ans, h, a: -np.exp(-0.5 * h * h) * sp.erf(a * h / SQRT_2) / (2 * SQRT_2PI),
@@ -110,36 +106,6 @@ elementwise(
     lambda ans, n, k: ans * (sp.psi(np.subtract(n, k) + 1) - sp.psi(np.add(k, 1))),
 )
 
-
-def _gamma_density(a, x):
-    """The density x^(a−1) e^(−x) / Γ(a)."""
-    return np.exp(sp.xlogy(np.subtract(a, 1), x) - x - sp.gammaln(a))
-
-
-def _beta_density(a, b, x):
-    """The density x^(a−1) (1 − x)^(b−1) / B(a, b)."""
-    log = sp.xlogy(np.subtract(a, 1), x) + sp.xlog1py(np.subtract(b, 1), -x) - sp.betaln(a, b)
-    return np.exp(log)
-
-
-elementwise(sp.gammainc, without_rule("gammainc", "a"), lambda ans, a, x: _gamma_density(a, x))
-elementwise(sp.gammaincc, without_rule("gammaincc", "a"), lambda ans, a, x: -_gamma_density(a, x))
-elementwise(sp.gammaincinv, without_rule("gammaincinv", "a"), lambda ans, a, y: 1 / _gamma_density(a, ans))
-elementwise(sp.gammainccinv, without_rule("gammainccinv", "a"), lambda ans, a, y: -1 / _gamma_density(a, ans))
-for _ufunc, _sign in ((sp.betainc, 1), (sp.betaincc, -1)):
-    elementwise(
-        _ufunc,
-        without_rule(_ufunc.__name__, "a"),
-        without_rule(_ufunc.__name__, "b"),
-        lambda ans, a, b, x, _sign=_sign: _sign * _beta_density(a, b, x),
-    )
-for _ufunc, _sign in ((sp.betaincinv, 1), (sp.betainccinv, -1)):
-    elementwise(
-        _ufunc,
-        without_rule(_ufunc.__name__, "a"),
-        without_rule(_ufunc.__name__, "b"),
-        lambda ans, a, b, y, _sign=_sign: _sign / _beta_density(a, b, ans),
-    )
 # ufuncs behind the Python functions scipy.special.zeta and lambertw
 if hasattr(sp._ufuncs, "_zeta"):
     elementwise(
