@@ -309,9 +309,9 @@ class TestBounds:
         X[0] = -1e3  # so that the centre is of no help
         used, original = [], _nearest._Bounded
 
-        def watched(raw, dtype):
+        def watched(raw, dtype, n_threads=None):
             used.append(np.dtype(dtype))
-            return original(raw, dtype)
+            return original(raw, dtype, n_threads)
 
         monkeypatch.setattr(_nearest, "_Bounded", watched)
         model = searched(X, 3, kernel="linear", algorithm="brute")
@@ -334,8 +334,8 @@ class TestBounds:
             X = X + 1e7
         raw = (LeafKind.SQDIST, X, X, None)
         expected = _nearest.by_plain_distance(raw, 7, 0, 1, np.float64)
-        bounded = _nearest._Bounded(raw, np.float32).reduced(66, 130, 2)
-        lower = bounded.search(raw, 7, slice(0, 900), 0, 2)
+        bounded = _nearest._Bounded(raw, np.float32, 2).reduced(66, 130)
+        lower = bounded.search(raw, 7, slice(0, 900), 0)
         chosen = _nearest.by_plain_distance(raw, 7, 0, 2)
         n_fine, n_exact = lower[2]
         assert n_exact <= n_fine  # the second bound comes first, and lets each of the nearest pass

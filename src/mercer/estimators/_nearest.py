@@ -37,7 +37,7 @@ _BLOCK = 2**18
 _PROBE = 192
 # From so many features and multiplications on fewer of them are tried, so many in tiles and so many in second
 # bounds, along directions of so many rows.
-_WIDE, _WIDE_WORK, _COARSE, _FINE, _SAMPLE = 192, 2e9, 63, 191, 384
+_WIDE, _WIDE_WORK, _COARSE, _FINE, _SAMPLE = 192, 2e9, 63, 191, 256
 # The time of a second bound, and of a distance of raw rows, in entries of a tile of the raw width.
 _FINE_PAIR, _EXACT_PAIR = 10, 30
 # Squared distances below −(_NEGATIVE (k(x, x) + k(z, z))) are no rounding.
@@ -73,7 +73,8 @@ def plain_rows(form, program, X, Z):
     if sp.issparse(left) != sp.issparse(right):
         left, right = sp.csr_array(left), sp.csr_array(right)
     if not sp.issparse(left):
-        same = right is left
+        # Training rows that are asked for again are prepared once.
+        same = right is left or (np.array_equal(left[:1], right[:1]) and np.array_equal(left, right))
         left = np.ascontiguousarray(left)
         right = left if same else np.ascontiguousarray(right)
     return form.leaf.kind, left, right, form.weight
@@ -87,8 +88,9 @@ class _Bounded:
     else is rounded.
     """
 
-    def __init__(self, raw, dtype):
+    def __init__(self, raw, dtype, n_threads=None):
         kind, left, right, weight = raw
+        self.threads = count_threads(n_threads)
         self.product, self.dtype = kind == LeafKind.SQDIST, np.dtype(dtype)
         sparse = sp.issparse(right)
         centre = None
@@ -126,9 +128,9 @@ class _Bounded:
             )
             return rounded, np.asarray(measured.sum(axis=1)).reshape(-1)
         rounded, norms = np.empty(F.shape, self.dtype), np.empty(len(F))
-        step = max(1, _BLOCK // F.shape[1])
-        for start in range(0, len(F), step):
-            some = slice(start, start + step)
+
+        def fill(start, stop):
+            some = slice(start, stop)
             block = (
                 F[some].astype(np.float64) if centre is None or self.lost else np.subtract(F[some], centre)
             )
@@ -136,9 +138,11 @@ class _Bounded:
             rounded[some] = block
             block[:] = rounded[some]
             norms[some] = np.einsum("ij,ij->i", block, block) if self.product else np.abs(block).sum(axis=1)
+
+        _each_stretch(fill, F, self.threads)
         return rounded, norms
 
-    def reduced(self, n_coarse, n_fine, n_threads):
+    def reduced(self, n_coarse, n_fine):
         """The same bounded from below by fewer features: in tiles few, and more of them for what these leave.
 
         Along p orthonormal directions, with the norm of the rest as one more feature: ‖x − z‖² ≥ ‖Px − Pz‖² +
@@ -147,22 +151,19 @@ class _Bounded:
         """
         d = self.right.shape[1]
         basis = _directions(self.right[:: max(1, len(self.right) // _SAMPLE)], n_fine)
-        n_coarse, threads = min(n_coarse, basis.shape[1]), count_threads(n_threads)
+        n_coarse = min(n_coarse, basis.shape[1])
         other = copy.copy(self)
-        other.right, fine_right = _project(self.right, self.right_norms, basis, n_coarse, threads)
-        same = self.left is self.right
-        other.left, fine_left = (
-            (other.right, fine_right)
-            if same
-            else _project(self.left, self.left_norms, basis, n_coarse, threads)
-        )
+        other.right, fine_right = _project(self.right, self.right_norms, basis, n_coarse, self.threads)
+        other.left, fine_left = other.right, fine_right
+        if self.left is not self.right:
+            other.left, fine_left = _project(self.left, self.left_norms, basis, n_coarse, self.threads)
         slack = np.sqrt(8 * (d + 8) * _UNIT[np.dtype(np.float64)])
         # To the features' own rounding, theirs in `self`, comes that of the new ones.
         other.unit = (1.01 * (n_fine + 1) + 32) * _UNIT[self.dtype] + 5 * slack
         other.finer = fine_left, fine_right
         return other
 
-    def search(self, raw, k, rows, skip, n_threads, split=True):
+    def search(self, raw, k, rows, skip, split=True):
         """`_native.nearest` of some of the rows."""
         left, norms = self.left[rows], self.left_norms[rows]
         error = np.full(len(norms), np.inf) if self.lost else self.unit * norms + self.tiny
@@ -185,7 +186,7 @@ class _Bounded:
             finer=finer,
             raw=(kind, raw_left[rows], raw_right, weight),
             split=split,
-            n_threads=n_threads,
+            n_threads=self.threads,
         )
         return scores, indices, n_taken
 
@@ -212,9 +213,14 @@ def _project(F, norms, basis, n_coarse, threads):
             rest = norms[start:stop] - np.einsum("ij,ij->i", along[:, :width], along[:, :width])
             out[start:stop, width] = np.sqrt(np.maximum(rest, 0.0))
 
-    step = max(1, _BLOCK // F.shape[1])
-    each_block(fill, np.append(np.arange(0, n, step), n), threads)
+    _each_stretch(fill, F, threads)
     return coarse, fine
+
+
+def _each_stretch(function, F, threads):
+    """Call ``function(start, stop)`` for stretches of rows that make small blocks."""
+    step = max(1, _BLOCK // F.shape[1])
+    each_block(function, np.append(np.arange(0, len(F), step), len(F)), threads)
 
 
 def _largest(F, centre, weight):
@@ -252,30 +258,30 @@ def by_plain_distance(raw, k, skip=-1, n_threads=None, dtype=None):
     indices : ndarray of shape (n, k)
     """
     n = raw[1].shape[0]
-    bounded = _Bounded(raw, np.float32 if dtype is None else dtype)
+    bounded = _Bounded(raw, np.float32 if dtype is None else dtype, n_threads)
     if dtype is not None or n <= 4 * _PROBE:
-        return bounded.search(raw, k, slice(0, n), skip, n_threads)[:2]
-    bounded, first = _quickest(bounded, raw, k, skip, n_threads)
+        return bounded.search(raw, k, slice(0, n), skip)[:2]
+    bounded, first = _quickest(bounded, raw, k, skip)
     skip = skip + _PROBE if skip >= 0 else skip
-    rest = bounded.search(raw, k, slice(_PROBE, n), skip, n_threads)
+    rest = bounded.search(raw, k, slice(_PROBE, n), skip)
     return np.vstack([first[0], rest[0]]), np.vstack([first[1], rest[1]])
 
 
-def _quickest(bounded, raw, k, skip, n_threads):
+def _quickest(bounded, raw, k, skip):
     """The bounds to go on with after a first strip, and that strip's results."""
     (n, d), m = raw[1].shape, raw[2].shape[0]
     strip = slice(0, _PROBE)
     wide = bounded.product and not bounded.lost and isinstance(bounded.right, np.ndarray)
     if wide and d >= _WIDE and float(n) * m * d > _WIDE_WORK:
         n_fine = min(_FINE, d // 2 - 1)
-        reduced = bounded.reduced(_COARSE, n_fine, n_threads)
-        first = reduced.search(raw, k, strip, skip, n_threads, split=False)
+        reduced = bounded.reduced(_COARSE, n_fine)
+        first = reduced.search(raw, k, strip, skip, split=False)
         n_finer, n_exact = first[2]
         if _COARSE / d + (_FINE_PAIR * n_finer + _EXACT_PAIR * n_exact) / (_PROBE * m) < 0.7:
             return reduced, first
-    first = bounded.search(raw, k, strip, skip, n_threads)
+    first = bounded.search(raw, k, strip, skip)
     if first[2][1] > _PROBE * (2 * k + 0.03 * m):
-        bounded = _Bounded(raw, np.float64)
+        bounded = _Bounded(raw, np.float64, bounded.threads)
     return bounded, first
 
 
