@@ -267,6 +267,8 @@ def _pseudo_inverse(A, rcond):
     diagonal = np.maximum(np.einsum("qaa->qa", A), 0.0)
     scale = np.divide(1.0, np.sqrt(diagonal), out=np.zeros_like(diagonal), where=diagonal > 0)
     scale = scale[:, :, None] * scale[:, None]
+    if A.shape[1] == 1:
+        return scale
     return scale * np.linalg.pinv(scale * A, rcond=rcond, hermitian=True)
 
 
