@@ -14,7 +14,7 @@ import numpy as np
 cimport cython
 cimport numpy as cnp
 from cpython.ref cimport Py_REFCNT
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 cnp.import_array()
@@ -60,7 +60,7 @@ cdef extern from "sweep.h" nogil:
     void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
                              double *out) noexcept
     double mercer_sum(ptrdiff_t n, const double *x) noexcept
-    unsigned long long mercer_checksum(ptrdiff_t n_bytes, const char *bytes) noexcept
+    uint64_t mercer_checksum(ptrdiff_t n_bytes, const char *bytes) noexcept
     int mercer_all_finite(ptrdiff_t n, const double *x) noexcept
 
 # Above these lengths NumPy's own vector loops are at least as fast: for cheap operations, and for libm's.
