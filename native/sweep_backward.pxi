@@ -1,7 +1,7 @@
 # The reverse sweep. Part of _sweep.pyx.
 
 
-def backward(Tape tape, list seeds, list inputs, chunk=None):
+def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False):
     """Return the cotangents of some slots from those of others, last record first (LINMA 1.3).
 
     Parameters
@@ -12,6 +12,8 @@ def backward(Tape tape, list seeds, list inputs, chunk=None):
     inputs : list of int
         The slots asked for.
     chunk : int or None
+    last : bool
+        Whether no other sweep follows: records are forgotten on the way, which leaves room for cotangents.
 
     Returns
     -------
@@ -28,6 +30,8 @@ def backward(Tape tape, list seeds, list inputs, chunk=None):
     tape.check_guards()
     with _errstate(all="ignore"):
         for i in range(tape.n_records - 1, -1, -1):
+            if last and i + 1 < tape.n_records:
+                tape.forget(i + 1)
             slot = tape.slots[i]
             n = tape.outputs[i]
             p = <Primitive>tape.primitives[i]

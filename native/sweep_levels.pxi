@@ -9,14 +9,18 @@ cdef class Level:
     order : int
     open : bool
         Whether the function is still being run; values of a closed level are refused.
+    factors : dict
+        What rules share that factorise the same matrix.
     """
 
     cdef readonly long order
+    cdef readonly dict factors
     cdef public bint open
     cdef bint is_tape
 
     def __init__(self):
         self.order = next(_order)
+        self.factors = {}
         self.open = True
 
 
@@ -77,8 +81,13 @@ cdef class Tape(Level):
     def clear(self):
         """Forget all records: a traced value that a user's object keeps by mistake keeps nothing else."""
         self.primitives, self.args, self.seconds, self.kwargs, self.answers = [], [], [], [], []
-        self.guards = {}
+        self.guards, self.factors = {}, {}
         self.n_records = self.n_parents = 0
+
+    cdef int forget(self, Py_ssize_t i) except -1:
+        """Let go of what a record holds, once the last sweep has passed it."""
+        self.args[i] = self.seconds[i] = self.kwargs[i] = self.answers[i] = None
+        return 0
 
     cdef int begin(self, Primitive primitive, object args, object second, dict kwargs, object answer,
                    int outputs) except -1:
