@@ -41,7 +41,7 @@ cdef extern from "mercer.h" nogil:
 
 cdef extern from "sweep.h" nogil:
     int MERCER_POWER_BY, MERCER_N_UNARY, MERCER_ADD, MERCER_SUBTRACT, MERCER_MULTIPLY, MERCER_SCALE
-    int MERCER_DIVIDE, MERCER_NEGATIVE, MERCER_EXP
+    int MERCER_DIVIDE, MERCER_NEGATIVE, MERCER_EXP, MERCER_TAN, MERCER_TANH, MERCER_SQRT, MERCER_RECIPROCAL
     int MERCER_SIN, MERCER_COS, MERCER_SINH, MERCER_COSH, MERCER_EXPM1
     enum: MERCER_N_OPCODES
     void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *x,

@@ -1,6 +1,7 @@
 #include "sweep.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "mercer.h"
 

@@ -28,6 +28,7 @@ def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False):
     for at, g in seeds:
         held[at] = g if held[at] is None else held[at] + g
     tape.check_guards()
+    tape.factors = {}  # no rule will ask again, and the records have those that they need
     with _errstate(all="ignore"):
         for i in range(tape.n_records - 1, -1, -1):
             if last and i + 1 < tape.n_records:
@@ -142,6 +143,7 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
         return 0
     if p.opcode < MERCER_N_UNARY:
         k.number = 0.0
+        x = r if isinstance(x, Like) else x
         if (g_is_owned and not lead and cnp.PyArray_CheckExact(g)
                 and read(g, &a) and read(x, &o) and read(r, &q) and a.n == o.n and a.n == q.n
                 and (a.n <= LIBM_UP_TO or slope_is_cheap(p.opcode))

@@ -96,7 +96,7 @@ class Factor:
 class LU(Factor):
     """Solves with a square matrix by its LU factors, made when they are first needed."""
 
-    factors = None
+    factors = inverted = None
 
     def factorised(self):
         """Return LAPACK's factors and pivots, and where a pivot is 0 (from 1 on; 0: nowhere)."""
@@ -114,21 +114,19 @@ class LU(Factor):
         return getrs[self.a.dtype.char](lu, pivots, b, trans=trans)[0]
 
     def inverse(self):
-        """Return the inverse, sooner than by solutions for unit vectors."""
+        """Return the inverse, of shape (..., n, n), found sooner than by solutions for unit vectors, and once."""
+        if self.inverted is None:
+            self.inverted = self.invert()
+        return self.inverted
+
+    def invert(self):
         if self.a.ndim > 2 or not self.a.size:
             return np.linalg.inv(self.a)
         lu, pivots, singular = self.factorised()
         if singular:
             raise np.linalg.LinAlgError("Singular matrix")
-        getri = {"f": lapack.sgetri, "d": lapack.dgetri, "F": lapack.cgetri, "D": lapack.zgetri}
-        room = {
-            "f": lapack.sgetri_lwork,
-            "d": lapack.dgetri_lwork,
-            "F": lapack.cgetri_lwork,
-            "D": lapack.zgetri_lwork,
-        }
-        char = self.a.dtype.char
-        return getri[char](lu, pivots, lwork=int(room[char](len(lu))[0].real))[0]
+        getri, room = lapack.get_lapack_funcs(("getri", "getri_lwork"), (lu,))
+        return getri(lu, pivots, lwork=int(room(len(lu))[0].real))[0]
 
 
 def _factors_of_triangle(a):
