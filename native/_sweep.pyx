@@ -59,6 +59,8 @@ cdef extern from "sweep.h" nogil:
                       double *out) noexcept
     void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
                              double *out) noexcept
+    void mercer_scale(ptrdiff_t n, double *t, const double *slope, int step) noexcept
+    double mercer_scaled_sum(ptrdiff_t n, const double *t, const double *slope) noexcept
     double mercer_sum(ptrdiff_t n, const double *x) noexcept
     uint64_t mercer_checksum(ptrdiff_t n_bytes, const char *bytes) noexcept
     int mercer_all_finite(ptrdiff_t n, const double *x) noexcept

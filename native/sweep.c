@@ -193,6 +193,22 @@ void mercer_accumulate(ptrdiff_t n, const double *restrict x, double *restrict o
         out[i] += x[i];
 }
 
+void mercer_scale(ptrdiff_t n, double *t, const double *slope, int step)
+{
+#pragma omp simd
+    for (ptrdiff_t i = 0; i < n; i++)
+        t[i] = t[i] == 0.0 ? 0.0 : t[i] * slope[i * step];
+}
+
+double mercer_scaled_sum(ptrdiff_t n, const double *t, const double *slope)
+{
+    double s = 0.0;
+#pragma omp simd reduction(+ : s)
+    for (ptrdiff_t i = 0; i < n; i++)
+        s += t[i] == 0.0 ? 0.0 : t[i] * slope[i];
+    return s;
+}
+
 double mercer_sum(ptrdiff_t n, const double *x)
 {
     double s = 0.0;

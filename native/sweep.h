@@ -58,6 +58,9 @@ void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double 
                          double *out);
 /* out += x */
 void mercer_accumulate(ptrdiff_t n, const double *x, double *out);
+/* t *= slope, and the sum of t * slope; zeros of t stay zero. */
+void mercer_scale(ptrdiff_t n, double *t, const double *slope, int step);
+double mercer_scaled_sum(ptrdiff_t n, const double *t, const double *slope);
 /* A number that changes with any bit of the memory, almost surely. */
 uint64_t mercer_checksum(ptrdiff_t n_bytes, const char *bytes);
 int mercer_all_finite(ptrdiff_t n, const double *x);

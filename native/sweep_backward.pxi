@@ -62,7 +62,7 @@ def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False):
                 kwargs = {}
             for part in p.pull(g, tape.answers[i], operands(tape, i), kwargs, needed, chunk):
                 if part is not None and tape.parents[j] >= 0:
-                    deposit(held, owned, tape.parents[j], part, False)
+                    deposit(held, owned, tape.parents[j], part, is_unshared(part, 2))  # the list has it, too
                 j += 1
     return [held[at] for at in inputs]
 
@@ -130,7 +130,8 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
                         bytearray owned, object chunk) except -1:
     """Pull a cotangent back through an operation that sweep.h knows."""
     cdef Operand a, o, q, k
-    cdef Py_ssize_t begin = tape.first[i], parent
+    cdef Py_ssize_t begin = tape.first[i]
+    cdef bint passed_on
     cdef Py_ssize_t lead = 0 if chunk is None else chunk
     cdef int which
     x, y, r = tape.args[i], tape.seconds[i], tape.answers[i]
@@ -155,21 +156,74 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
         else:
             part = elementwise_pull(p, g, r, operands(tape, i), (True, False), chunk)[0]
         return deposit(held, owned, tape.parents[begin], part, part is not g)
-    for which in range(2):
-        parent = tape.parents[begin + which]
-        if parent < 0:
-            continue
-        of = y if which else x
-        if real_of(g, x) and real_of(g, y):
-            part = slope_product2(p, which, g, x, y, r, lead, r)
-            fresh_array = part is not g
-            if not MERCER_IS_NUMBER(part) or not MERCER_IS_NUMBER(of):
-                part = summed(part, of, chunk)
-        else:
-            part = elementwise_pull(p, g, r, (x, y), (which == 0, which == 1), chunk)[which]
-            fresh_array = False
-        deposit(held, owned, parent, part, fresh_array and not isinstance(part, Traced))
+    part0 = part1 = None
+    if tape.parents[begin] >= 0:
+        part0 = pulled2(p, 0, g, x, y, r, chunk, g_is_owned and tape.parents[begin + 1] < 0)
+    if tape.parents[begin + 1] >= 0:
+        part1 = pulled2(p, 1, g, x, y, r, chunk, g_is_owned and not shares(part0, g))
+    # What was computed is new; g itself stays the sweep's own if one argument alone has it.
+    passed_on = g_is_owned and not (part0 is g and part1 is g)
+    if part0 is not None:
+        deposit(held, owned, tape.parents[begin], part0, passed_on if part0 is g else is_unshared(part0, 1))
+    if part1 is not None:
+        deposit(held, owned, tape.parents[begin + 1], part1, passed_on if part1 is g else is_unshared(part1, 1))
     return 0
+
+
+cdef object pulled2(Primitive p, int which, object g, object x, object y, object r, object chunk, bint g_is_free):
+    """Return the cotangent of an argument of a binary operation; in the place of g if nothing else needs that."""
+    of = y if which else x
+    if not (real_of(g, x) and real_of(g, y)):
+        return elementwise_pull(p, g, r, (x, y), (which == 0, which == 1), chunk)[which]
+    if chunk is None and p.opcode == MERCER_MULTIPLY and MERCER_IS_NUMBER(of):
+        part = scaled_sum(g, x if which else y)
+        if part is not None:
+            return part
+    if g_is_free and scaled_in_place(p, which, g, x, y):
+        part = g
+    else:
+        part = slope_product2(p, which, g, x, y, r, 0 if chunk is None else chunk, r)
+    return part if MERCER_IS_NUMBER(part) and MERCER_IS_NUMBER(of) else summed(part, of, chunk)
+
+
+cdef object scaled_sum(object g, object slope):
+    """Return Σ g · slope of two float64 arrays in C order, without an array of the products; else None."""
+    cdef Operand a, b
+    if read(g, &a) and read(slope, &b) and a.step and b.step and same_shape(g, slope):
+        return mercer_number(mercer_scaled_sum(a.n, a.data, b.data))
+    return None
+
+
+cdef bint scaled_in_place(Primitive p, int which, object g, object x, object y):
+    """Multiply a float64 array in C order by the slope of a product or difference; return 0 if it is not that."""
+    cdef Operand a, b
+    cdef double minus = -1.0
+    if not read(g, &a) or not a.step or not cnp.PyArray_ISWRITEABLE(<cnp.ndarray>g):
+        return False
+    if p.opcode == MERCER_SUBTRACT and which == 1:
+        mercer_scale(a.n, <double *>a.data, &minus, 0)
+        return True
+    slope = x if which else y
+    if p.opcode != MERCER_MULTIPLY or not read(slope, &b) or (b.step and not same_shape(g, slope)):
+        return False
+    mercer_scale(a.n, <double *>a.data, b.data, b.step)
+    return True
+
+
+cdef bint shares(object part, object g):
+    """Whether an array may have another's memory."""
+    return part is g or (
+        isinstance(part, cnp.ndarray) and not cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
+    )
+
+
+cdef bint is_unshared(object part, Py_ssize_t references):
+    """Whether an array's memory is its own, and nobody has the array but the caller's references."""
+    return (
+        type(part) is cnp.ndarray and Py_REFCNT(part) <= references
+        and cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
+        and cnp.PyArray_ISWRITEABLE(<cnp.ndarray>part)
+    )
 
 
 cdef object summed(object part, object x, object chunk):

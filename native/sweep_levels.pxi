@@ -174,7 +174,7 @@ cdef class Tape(Level):
             kept, like = (Like(raw[0]), *raw[1:]), Like(answer)
             self.begin(primitive, kept, None, kwargs, like, 0)
         else:
-            self.begin(primitive, raw, None, kwargs, answer, 0)
+            self.begin(primitive, raw, None, kwargs, Like(answer) if primitive.unread else answer, 0)
         slot = self.slots[self.n_records - 1]
         for a in args:
             self.parent((<Traced>a).slot if isinstance(a, Traced) and (<Traced>a).level is self else -1)
