@@ -192,7 +192,9 @@ cdef object operate1(Primitive p, object x, object c):
         raise ERRORS["type"](p.name, ans)
     if t.level.is_tape:
         tape = <Tape>t.level
-        tape.begin(p, Like(below) if slope_reads_answer(p.opcode) and is_large(ans) else below, c, None, ans, 0)
+        if slope_reads_answer(p.opcode) and not isinstance(ans, Traced) and is_large(ans):
+            below = Like(below)
+        tape.begin(p, below, c, None, ans, 0)
         tape.parent(t.slot)
         if c is not None:
             tape.parent(-1)
@@ -266,6 +268,8 @@ cdef object operate2(Primitive p, object x, object y):
 
 cdef inline bint is_large(object x):
     """Whether it pays not to keep an array of this length, and no loop for shorter ones would read it."""
+    while isinstance(x, Traced):
+        x = (<Traced>x).value
     return type(x) is cnp.ndarray and cnp.PyArray_SIZE(<cnp.ndarray>x) > CHEAP_UP_TO
 
 

@@ -31,6 +31,11 @@ def times(a, x, vector):
     return np.reshape(out, np.shape(out)[:-1])
 
 
+def negated(x):
+    """Return −x of a new array, which may be written into."""
+    return np.negative(x, out=x) if type(x) is np.ndarray else -x
+
+
 def triangle(x, lower=True, strict=False):
     """Return one triangle of matrices, with or without its diagonal, and zeros elsewhere."""
     i, j = np.ogrid[: np.shape(x)[-2], : np.shape(x)[-1]]
@@ -114,12 +119,9 @@ class LU(Factor):
         return getrs[self.a.dtype.char](lu, pivots, b, trans=trans)[0]
 
     def inverse(self):
-        """Return the inverse, of shape (..., n, n), found sooner than by solutions for unit vectors, and once."""
-        if self.inverted is None:
-            self.inverted = self.invert()
-        return self.inverted
-
-    def invert(self):
+        """Return the inverse, of shape (..., n, n), sooner than solutions for unit vectors give it."""
+        if self.inverted is not None:
+            return self.inverted
         if self.a.ndim > 2 or not self.a.size:
             return np.linalg.inv(self.a)
         lu, pivots, singular = self.factorised()
@@ -202,7 +204,7 @@ def _solve_jvp(tangents, ans, a, b, *, factor, trans, vector):
     if ta is not None:
         ta = (Factor.whole, matrix_transpose, adjoint)[trans](factor.mask(ta))
         moved = times(align(ta, a, np.ndim(ans) + vector), ans, vector)
-        right = -moved if right is None else right - moved
+        right = negated(moved) if right is None else right - moved
     return _solve(a, right, factor=factor, trans=trans, vector=vector)
 
 
@@ -260,8 +262,8 @@ def solve(a, b):
 
 # d A⁻¹ = −A⁻¹ dA A⁻¹ (SCKN)
 _INVERSE = {
-    "jvp": [lambda t, ans, a, *, factor: -np.matmul(np.matmul(ans, t), ans)],
-    "vjp": [lambda g, ans, a, *, factor: -np.matmul(np.matmul(adjoint(ans), g), adjoint(ans))],
+    "jvp": [lambda t, ans, a, *, factor: negated(np.matmul(np.matmul(ans, t), ans))],
+    "vjp": [lambda g, ans, a, *, factor: negated(np.matmul(np.matmul(adjoint(ans), g), adjoint(ans)))],
     "name": "np.linalg.inv",
     "batched": True,
 }
@@ -409,7 +411,8 @@ def _slogdet_value(a, *, factor):
 
 def _slogdet_jvp(tangents, ans, a, *, factor):
     # d log det A = tr(A⁻¹ dA), split into modulus and sign
-    trace = np.sum(np.multiply(matrix_transpose(_inverse(a, factor=factor)), tangents[0]), axis=(-2, -1))
+    factor.inverted = factor.inverse()  # for this and a sweep's derivative
+    trace = np.einsum("...ij,...ji->...", _inverse(a, factor=factor), tangents[0])
     if not factor.real:
         return 1j * ans[0] * np.imag(trace), np.real(trace)
     return None, trace
