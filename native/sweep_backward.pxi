@@ -144,7 +144,11 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
         return 0
     if p.opcode < MERCER_N_UNARY:
         k.number = 0.0
-        x = r if isinstance(x, Like) else x
+        if isinstance(x, Like):
+            if top_of(g, r, None) is not None:  # the slope's derivative is that of the answer
+                part = elementwise_pull(p, g, r, (x,), (True,), chunk)[0]
+                return deposit(held, owned, tape.parents[begin], part, False)
+            x = r
         if (g_is_owned and not lead and cnp.PyArray_CheckExact(g)
                 and read(g, &a) and read(x, &o) and read(r, &q) and a.n == o.n and a.n == q.n
                 and (a.n <= LIBM_UP_TO or slope_is_cheap(p.opcode))

@@ -192,7 +192,7 @@ cdef object operate1(Primitive p, object x, object c):
         raise ERRORS["type"](p.name, ans)
     if t.level.is_tape:
         tape = <Tape>t.level
-        if slope_reads_answer(p.opcode) and not isinstance(ans, Traced) and is_large(ans):
+        if slope_reads_answer(p.opcode) and is_large(ans):
             below = Like(below)
         tape.begin(p, below, c, None, ans, 0)
         tape.parent(t.slot)

@@ -85,7 +85,12 @@ cdef class Primitive:
         for rule, tangent in zip(self.jvp, tangents):
             if tangent is not None and rule is not None:
                 term = rule(tangent, ans, *args, **kwargs)
-                total = term if total is None else _added(total, term)
+                if total is None:
+                    total = term
+                elif owned_pair(total, term) and is_unshared(total, 1):
+                    mercer_accumulate(cnp.PyArray_SIZE(<cnp.ndarray>term), data_of(term), data_of(total))
+                else:
+                    total = _added(total, term)
         return total
 
     def _pull(self, cotangent, ans, args, kwargs, needed):

@@ -8,7 +8,7 @@ functions that have rules, so that further derivatives take as little.
 
 import numpy as np
 
-from mercer.autodiff.rules import define
+from mercer.autodiff.rules import Primitive, define
 from mercer.autodiff.rules_linalg import Triangular, solve_with, symmetric_part, triangle
 from mercer.autodiff.rules_products import adjoint
 from mercer.autodiff.trace import plain
@@ -35,19 +35,36 @@ def _split(x, k):
     return x[..., :k, :k], x[..., k:, :k], x[..., k:, k:]
 
 
-def _joined(first, below, above, last):
-    """Return matrices from their blocks."""
-    return np.concatenate(
-        [np.concatenate([first, above], axis=-1), np.concatenate([below, last], axis=-1)], axis=-2
-    )
+def _joined_value(first, below, above, last):
+    k, n = first.shape[-1], first.shape[-1] + last.shape[-1]
+    out = np.empty((*first.shape[:-2], n, n), np.result_type(first, below, last))
+    out[..., :k, :k], out[..., :k, k:] = first, above
+    out[..., k:, :k], out[..., k:, k:] = below, last
+    return out
+
+
+def _joined_jvp(tangents, ans, *blocks):
+    lead = next(np.shape(t) for t in tangents if t is not None)[: -np.ndim(ans)]
+    zero = lambda x: np.zeros((*lead, *np.shape(x)), ans.dtype)  # noqa: E731
+    return _joined(*(zero(x) if t is None else t for t, x in zip(tangents, blocks, strict=True)))
+
+
+def _joined_vjp(g, ans, needed, first, *others):
+    k = np.shape(first)[-1]
+    return g[..., :k, :k], g[..., k:, :k], g[..., :k, k:], g[..., k:, k:]
+
+
+#: ``_joined(first, below, above, last)``: matrices from their blocks.
+_joined = Primitive(
+    _joined_value, _joined_jvp, _joined_vjp, name="np.linalg.cholesky", batched=True, unread=True
+)
 
 
 def _push(lower, t):
     """Return the tangent of L from a Hermitian one of A."""
     n = np.shape(lower)[-1]
-    if (
-        n <= WHOLE or np.ndim(lower) > 2
-    ):  # dL = L Φ(L⁻¹ dA L⁻ᴴ), Φ the lower triangle with half of the diagonal
+    if n <= WHOLE or np.ndim(lower) > 2:
+        # dL = L Φ(L⁻¹ dA L⁻ᴴ), Φ the lower triangle with half of the diagonal
         inner = _solve(lower, adjoint(_solve(lower, t, 0)), 0)
         return np.matmul(lower, _half_lower(inner))
     first, below, last = _split(lower, n // 2)
@@ -55,15 +72,15 @@ def _push(lower, t):
     t_first = _push(first, t_first)
     t_below = adjoint(_solve(first, adjoint(t_below - np.matmul(below, adjoint(t_first))), 0))
     moved = np.matmul(t_below, adjoint(below))
-    return _joined(
-        t_first, t_below, np.zeros_like(adjoint(t_below)), _push(last, t_last - (moved + adjoint(moved)))
-    )
+    t_last = _push(last, t_last - (moved + adjoint(moved)))
+    return _joined(t_first, t_below, np.zeros_like(adjoint(t_below)), t_last)
 
 
 def _pull(lower, g):
     """Return the Hermitian cotangent of A from that of L, of which the lower triangle is read."""
     n = np.shape(lower)[-1]
-    if n <= WHOLE or np.ndim(lower) > 2:  # the transpose of the above: L⁻ᴴ Φ(Lᴴ G) L⁻¹
+    if n <= WHOLE or np.ndim(lower) > 2:
+        # The transpose of that: the Hermitian part of L⁻ᴴ Φ(Lᴴ G) L⁻¹.
         inner = _half_lower(np.matmul(adjoint(lower), g))
         return symmetric_part(_solve(lower, adjoint(_solve(lower, inner, 2)), 2))
     first, below, last = _split(lower, n // 2)
