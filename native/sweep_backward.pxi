@@ -147,7 +147,7 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
         if isinstance(x, Like):
             if top_of(g, r, None) is not None:  # the slope's derivative is that of the answer
                 part = elementwise_pull(p, g, r, (x,), (True,), chunk)[0]
-                return deposit(held, owned, tape.parents[begin], part, False)
+                return deposit(held, owned, tape.parents[begin], part, is_unshared(part, 1))
             x = r
         if (g_is_owned and not lead and cnp.PyArray_CheckExact(g)
                 and read(g, &a) and read(x, &o) and read(r, &q) and a.n == o.n and a.n == q.n
@@ -159,7 +159,7 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
             part = slope_product(p, g, x, r, y, lead)
         else:
             part = elementwise_pull(p, g, r, operands(tape, i), (True, False), chunk)[0]
-        return deposit(held, owned, tape.parents[begin], part, part is not g)
+        return deposit(held, owned, tape.parents[begin], part, is_unshared(part, 1))
     part0 = part1 = None
     if tape.parents[begin] >= 0:
         part0 = pulled2(p, 0, g, x, y, r, chunk, g_is_owned and tape.parents[begin + 1] < 0)
@@ -191,38 +191,69 @@ cdef object pulled2(Primitive p, int which, object g, object x, object y, object
 
 
 cdef object scaled_sum(object g, object slope):
-    """Return Σ g · slope of two float64 arrays in C order, without an array of the products; else None."""
+    """Return Σ g · slope of float64 arrays in C order, without an array of the products; else None."""
     cdef Operand a, b
+    cdef Traced t
+    if is_dual(g):
+        t = <Traced>g
+        value, tangent = scaled_sum(t.value, slope), scaled_sum(t.tangent, slope)
+        return None if value is None or tangent is None else traced(value, t.level, -1, tangent)
     if read(g, &a) and read(slope, &b) and a.step and b.step and same_shape(g, slope):
         return mercer_number(mercer_scaled_sum(a.n, a.data, b.data))
     return None
 
 
 cdef bint scaled_in_place(Primitive p, int which, object g, object x, object y):
-    """Multiply a float64 array in C order by the slope of a product or difference; return 0 if it is not that."""
-    cdef Operand a, b
-    cdef double minus = -1.0
-    if not read(g, &a) or not a.step or not cnp.PyArray_ISWRITEABLE(<cnp.ndarray>g):
+    """Multiply float64 arrays in C order by the slope of a product or difference; return 0 if it is not that."""
+    cdef Operand b
+    cdef Traced t
+    if p.opcode != MERCER_MULTIPLY and (p.opcode != MERCER_SUBTRACT or which == 0):
         return False
-    if p.opcode == MERCER_SUBTRACT and which == 1:
-        mercer_scale(a.n, <double *>a.data, &minus, 0)
-        return True
-    slope = x if which else y
-    if p.opcode != MERCER_MULTIPLY or not read(slope, &b) or (b.step and not same_shape(g, slope)):
+    slope = -1.0 if p.opcode == MERCER_SUBTRACT else x if which else y
+    if not read(slope, &b):
         return False
-    mercer_scale(a.n, <double *>a.data, b.data, b.step)
+    if is_dual(g):
+        t = <Traced>g
+        if not (is_scalable(t.value, slope) and is_scalable(t.tangent, slope)):
+            return False
+        mercer_scale(cnp.PyArray_SIZE(<cnp.ndarray>t.tangent), data_of(t.tangent), b.data, b.step)
+        g = t.value
+    elif not is_scalable(g, slope):
+        return False
+    mercer_scale(cnp.PyArray_SIZE(<cnp.ndarray>g), data_of(g), b.data, b.step)
     return True
+
+
+cdef bint is_dual(object g):
+    """Whether a cotangent is that of a Hessian-vector product: plain, with one plain tangent."""
+    cdef Traced t
+    if not isinstance(g, Traced):
+        return False
+    t = <Traced>g
+    return (not t.level.is_tape and not (<Forward>t.level).lead and t._base is None
+            and type(t.value) is cnp.ndarray and type(t.tangent) is cnp.ndarray)
+
+
+cdef bint is_scalable(object g, object slope):
+    return (type(g) is cnp.ndarray and cnp.PyArray_TYPE(<cnp.ndarray>g) == cnp.NPY_DOUBLE
+            and cnp.PyArray_ISCARRAY(<cnp.ndarray>g) and cnp.PyArray_NDIM(<cnp.ndarray>g)
+            and (MERCER_IS_NUMBER(slope) or type(slope) is int or same_shape(g, slope)))
 
 
 cdef bint shares(object part, object g):
     """Whether an array may have another's memory."""
-    return part is g or (
-        isinstance(part, cnp.ndarray) and not cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
-    )
+    if part is g or (isinstance(part, Traced) and shape_of(part)):
+        return True
+    return isinstance(part, cnp.ndarray) and not cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
 
 
 cdef bint is_unshared(object part, Py_ssize_t references):
     """Whether an array's memory is its own, and nobody has the array but the caller's references."""
+    cdef Traced t
+    if isinstance(part, Traced):
+        t = <Traced>part
+        return (Py_REFCNT(part) <= references and is_dual(part)
+                and is_unshared(t.value, 1) and is_unshared(t.tangent, 1))
     return (
         type(part) is cnp.ndarray and Py_REFCNT(part) <= references
         and cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
