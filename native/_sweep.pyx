@@ -14,7 +14,7 @@ import numpy as np
 cimport cython
 cimport numpy as cnp
 from cpython.ref cimport Py_REFCNT
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 cnp.import_array()
@@ -41,7 +41,7 @@ cdef extern from "mercer.h" nogil:
 
 cdef extern from "sweep.h" nogil:
     int MERCER_POWER_BY, MERCER_N_UNARY, MERCER_ADD, MERCER_SUBTRACT, MERCER_MULTIPLY, MERCER_SCALE
-    int MERCER_DIVIDE, MERCER_NEGATIVE, MERCER_EXP
+    int MERCER_DIVIDE, MERCER_NEGATIVE, MERCER_EXP, MERCER_TAN, MERCER_TANH, MERCER_SQRT, MERCER_RECIPROCAL
     int MERCER_SIN, MERCER_COS, MERCER_SINH, MERCER_COSH, MERCER_EXPM1
     enum: MERCER_N_OPCODES
     void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *x,
@@ -59,8 +59,10 @@ cdef extern from "sweep.h" nogil:
                       double *out) noexcept
     void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
                              double *out) noexcept
+    void mercer_scale(ptrdiff_t n, double *t, const double *slope, int step) noexcept
+    double mercer_scaled_sum(ptrdiff_t n, const double *t, const double *slope) noexcept
     double mercer_sum(ptrdiff_t n, const double *x) noexcept
-    unsigned long long mercer_checksum(ptrdiff_t n_bytes, const char *bytes) noexcept
+    uint64_t mercer_checksum(ptrdiff_t n_bytes, const char *bytes) noexcept
     int mercer_all_finite(ptrdiff_t n, const double *x) noexcept
 
 # Above these lengths NumPy's own vector loops are at least as fast: for cheap operations, and for libm's.

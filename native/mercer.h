@@ -163,6 +163,7 @@ typedef struct {
     void (*symmetric_tile)(ptrdiff_t ni, ptrdiff_t nj, const void *A, ptrdiff_t lda, ptrdiff_t p, const void *X_i,
                            const void *X_j, void *Y_i, void *Y_j, ptrdiff_t ld);
     int (*simd)(int function, const void *x, void *y, ptrdiff_t n);
+    uint64_t (*checksum)(ptrdiff_t n_bytes, const char *bytes); /* checksum.inc: the same for both types */
     /* float64 only */
     size_t (*adjoint_bytes)(const MercerAdjoint *job);
     void (*adjoint_rows)(const MercerAdjoint *job, void *scratch, ptrdiff_t block);

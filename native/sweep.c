@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "mercer.h"
+
 /* One line an operation: slope f'(x), second slope f''(x), with r = f(x); values are NumPy's own. */
 #define UNARY(X)                                                                                            \
     X(NEGATIVE, -1.0, 0.0)                                                                                  \
@@ -191,6 +193,22 @@ void mercer_accumulate(ptrdiff_t n, const double *restrict x, double *restrict o
         out[i] += x[i];
 }
 
+void mercer_scale(ptrdiff_t n, double *t, const double *slope, int step)
+{
+#pragma omp simd
+    for (ptrdiff_t i = 0; i < n; i++)
+        t[i] = t[i] == 0.0 ? 0.0 : t[i] * slope[i * step];
+}
+
+double mercer_scaled_sum(ptrdiff_t n, const double *t, const double *slope)
+{
+    double s = 0.0;
+#pragma omp simd reduction(+ : s)
+    for (ptrdiff_t i = 0; i < n; i++)
+        s += t[i] == 0.0 ? 0.0 : t[i] * slope[i];
+    return s;
+}
+
 double mercer_sum(ptrdiff_t n, const double *x)
 {
     double s = 0.0;
@@ -209,20 +227,7 @@ int mercer_all_finite(ptrdiff_t n, const double *x)
     return bad == 0.0;
 }
 
-unsigned long long mercer_checksum(ptrdiff_t n_bytes, const char *bytes)
+uint64_t mercer_checksum(ptrdiff_t n_bytes, const char *bytes)
 {
-    enum { LANES = 4 };
-    unsigned long long lane[LANES] = {1, 2, 3, 4}, word[LANES];
-    const unsigned long long odd = 0x9E3779B97F4A7C15ULL;
-    ptrdiff_t i = 0;
-    for (; i + (ptrdiff_t)sizeof word <= n_bytes; i += (ptrdiff_t)sizeof word) {
-        memcpy(word, bytes + i, sizeof word);
-        for (int j = 0; j < LANES; j++)
-            lane[j] = (lane[j] ^ word[j]) * odd;
-    }
-    for (; i < n_bytes; i++)
-        lane[0] = (lane[0] ^ (unsigned char)bytes[i]) * odd;
-    for (int j = 1; j < LANES; j++)
-        lane[0] = (lane[0] ^ (lane[j] >> 7) ^ lane[j]) * odd;
-    return lane[0];
+    return mercer_table(0)->checksum(n_bytes, bytes);
 }

@@ -7,6 +7,7 @@ pushforwards (t is a tangent) and pullbacks (t is a cotangent). Vectors of the s
 #define MERCER_SWEEP_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 enum {
     MERCER_NEGATIVE = 1,
@@ -57,8 +58,11 @@ void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double 
                          double *out);
 /* out += x */
 void mercer_accumulate(ptrdiff_t n, const double *x, double *out);
+/* t *= slope, and the sum of t * slope; zeros of t stay zero. */
+void mercer_scale(ptrdiff_t n, double *t, const double *slope, int step);
+double mercer_scaled_sum(ptrdiff_t n, const double *t, const double *slope);
 /* A number that changes with any bit of the memory, almost surely. */
-unsigned long long mercer_checksum(ptrdiff_t n_bytes, const char *bytes);
+uint64_t mercer_checksum(ptrdiff_t n_bytes, const char *bytes);
 int mercer_all_finite(ptrdiff_t n, const double *x);
 double mercer_sum(ptrdiff_t n, const double *x);
 

@@ -1,7 +1,7 @@
 # The reverse sweep. Part of _sweep.pyx.
 
 
-def backward(Tape tape, list seeds, list inputs, chunk=None):
+def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False):
     """Return the cotangents of some slots from those of others, last record first (LINMA 1.3).
 
     Parameters
@@ -12,6 +12,8 @@ def backward(Tape tape, list seeds, list inputs, chunk=None):
     inputs : list of int
         The slots asked for.
     chunk : int or None
+    last : bool
+        Whether no other sweep follows: records are forgotten on the way, which leaves room for cotangents.
 
     Returns
     -------
@@ -26,8 +28,11 @@ def backward(Tape tape, list seeds, list inputs, chunk=None):
     for at, g in seeds:
         held[at] = g if held[at] is None else held[at] + g
     tape.check_guards()
+    tape.factors = {}  # no rule will ask again, and the records have those that they need
     with _errstate(all="ignore"):
         for i in range(tape.n_records - 1, -1, -1):
+            if last and i + 1 < tape.n_records:
+                tape.forget(i + 1)
             slot = tape.slots[i]
             n = tape.outputs[i]
             p = <Primitive>tape.primitives[i]
@@ -57,7 +62,7 @@ def backward(Tape tape, list seeds, list inputs, chunk=None):
                 kwargs = {}
             for part in p.pull(g, tape.answers[i], operands(tape, i), kwargs, needed, chunk):
                 if part is not None and tape.parents[j] >= 0:
-                    deposit(held, owned, tape.parents[j], part, False)
+                    deposit(held, owned, tape.parents[j], part, is_unshared(part, 2))  # the list has it, too
                 j += 1
     return [held[at] for at in inputs]
 
@@ -125,7 +130,8 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
                         bytearray owned, object chunk) except -1:
     """Pull a cotangent back through an operation that sweep.h knows."""
     cdef Operand a, o, q, k
-    cdef Py_ssize_t begin = tape.first[i], parent
+    cdef Py_ssize_t begin = tape.first[i]
+    cdef bint passed_on
     cdef Py_ssize_t lead = 0 if chunk is None else chunk
     cdef int which
     x, y, r = tape.args[i], tape.seconds[i], tape.answers[i]
@@ -138,6 +144,11 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
         return 0
     if p.opcode < MERCER_N_UNARY:
         k.number = 0.0
+        if isinstance(x, Like):
+            if top_of(g, r, None) is not None:  # the slope's derivative is that of the answer
+                part = elementwise_pull(p, g, r, (x,), (True,), chunk)[0]
+                return deposit(held, owned, tape.parents[begin], part, is_unshared(part, 1))
+            x = r
         if (g_is_owned and not lead and cnp.PyArray_CheckExact(g)
                 and read(g, &a) and read(x, &o) and read(r, &q) and a.n == o.n and a.n == q.n
                 and (a.n <= LIBM_UP_TO or slope_is_cheap(p.opcode))
@@ -148,22 +159,106 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
             part = slope_product(p, g, x, r, y, lead)
         else:
             part = elementwise_pull(p, g, r, operands(tape, i), (True, False), chunk)[0]
-        return deposit(held, owned, tape.parents[begin], part, part is not g)
-    for which in range(2):
-        parent = tape.parents[begin + which]
-        if parent < 0:
-            continue
-        of = y if which else x
-        if real_of(g, x) and real_of(g, y):
-            part = slope_product2(p, which, g, x, y, r, lead, r)
-            fresh_array = part is not g
-            if not MERCER_IS_NUMBER(part) or not MERCER_IS_NUMBER(of):
-                part = summed(part, of, chunk)
-        else:
-            part = elementwise_pull(p, g, r, (x, y), (which == 0, which == 1), chunk)[which]
-            fresh_array = False
-        deposit(held, owned, parent, part, fresh_array and not isinstance(part, Traced))
+        return deposit(held, owned, tape.parents[begin], part, is_unshared(part, 1))
+    part0 = part1 = None
+    if tape.parents[begin] >= 0:
+        part0 = pulled2(p, 0, g, x, y, r, chunk, g_is_owned and tape.parents[begin + 1] < 0)
+    if tape.parents[begin + 1] >= 0:
+        part1 = pulled2(p, 1, g, x, y, r, chunk, g_is_owned and not shares(part0, g))
+    # What was computed is new; g itself stays the sweep's own if one argument alone has it.
+    passed_on = g_is_owned and not (part0 is g and part1 is g)
+    if part0 is not None:
+        deposit(held, owned, tape.parents[begin], part0, passed_on if part0 is g else is_unshared(part0, 1))
+    if part1 is not None:
+        deposit(held, owned, tape.parents[begin + 1], part1, passed_on if part1 is g else is_unshared(part1, 1))
     return 0
+
+
+cdef object pulled2(Primitive p, int which, object g, object x, object y, object r, object chunk, bint g_is_free):
+    """Return the cotangent of an argument of a binary operation; in the place of g if nothing else needs that."""
+    of = y if which else x
+    if not (real_of(g, x) and real_of(g, y)):
+        return elementwise_pull(p, g, r, (x, y), (which == 0, which == 1), chunk)[which]
+    if chunk is None and p.opcode == MERCER_MULTIPLY and MERCER_IS_NUMBER(of):
+        part = scaled_sum(g, x if which else y)
+        if part is not None:
+            return part
+    if g_is_free and scaled_in_place(p, which, g, x, y):
+        part = g
+    else:
+        part = slope_product2(p, which, g, x, y, r, 0 if chunk is None else chunk, r)
+    return part if MERCER_IS_NUMBER(part) and MERCER_IS_NUMBER(of) else summed(part, of, chunk)
+
+
+cdef object scaled_sum(object g, object slope):
+    """Return Σ g · slope of float64 arrays in C order, without an array of the products; else None."""
+    cdef Operand a, b
+    cdef Traced t
+    if is_dual(g):
+        t = <Traced>g
+        value, tangent = scaled_sum(t.value, slope), scaled_sum(t.tangent, slope)
+        return None if value is None or tangent is None else traced(value, t.level, -1, tangent)
+    if read(g, &a) and read(slope, &b) and a.step and b.step and same_shape(g, slope):
+        return mercer_number(mercer_scaled_sum(a.n, a.data, b.data))
+    return None
+
+
+cdef bint scaled_in_place(Primitive p, int which, object g, object x, object y):
+    """Multiply float64 arrays in C order by the slope of a product or difference; return 0 if it is not that."""
+    cdef Operand b
+    cdef Traced t
+    if p.opcode != MERCER_MULTIPLY and (p.opcode != MERCER_SUBTRACT or which == 0):
+        return False
+    slope = -1.0 if p.opcode == MERCER_SUBTRACT else x if which else y
+    if not read(slope, &b):
+        return False
+    if is_dual(g):
+        t = <Traced>g
+        if not (is_scalable(t.value, slope) and is_scalable(t.tangent, slope)):
+            return False
+        mercer_scale(cnp.PyArray_SIZE(<cnp.ndarray>t.tangent), data_of(t.tangent), b.data, b.step)
+        g = t.value
+    elif not is_scalable(g, slope):
+        return False
+    mercer_scale(cnp.PyArray_SIZE(<cnp.ndarray>g), data_of(g), b.data, b.step)
+    return True
+
+
+cdef bint is_dual(object g):
+    """Whether a cotangent is that of a Hessian-vector product: plain, with one plain tangent."""
+    cdef Traced t
+    if not isinstance(g, Traced):
+        return False
+    t = <Traced>g
+    return (not t.level.is_tape and not (<Forward>t.level).lead and t._base is None
+            and type(t.value) is cnp.ndarray and type(t.tangent) is cnp.ndarray)
+
+
+cdef bint is_scalable(object g, object slope):
+    return (type(g) is cnp.ndarray and cnp.PyArray_TYPE(<cnp.ndarray>g) == cnp.NPY_DOUBLE
+            and cnp.PyArray_ISCARRAY(<cnp.ndarray>g) and cnp.PyArray_NDIM(<cnp.ndarray>g)
+            and (MERCER_IS_NUMBER(slope) or type(slope) is int or same_shape(g, slope)))
+
+
+cdef bint shares(object part, object g):
+    """Whether an array may have another's memory."""
+    if part is g or (isinstance(part, Traced) and shape_of(part)):
+        return True
+    return isinstance(part, cnp.ndarray) and not cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
+
+
+cdef bint is_unshared(object part, Py_ssize_t references):
+    """Whether an array's memory is its own, and nobody has the array but the caller's references."""
+    cdef Traced t
+    if isinstance(part, Traced):
+        t = <Traced>part
+        return (Py_REFCNT(part) <= references and is_dual(part)
+                and is_unshared(t.value, 1) and is_unshared(t.tangent, 1))
+    return (
+        type(part) is cnp.ndarray and Py_REFCNT(part) <= references
+        and cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
+        and cnp.PyArray_ISWRITEABLE(<cnp.ndarray>part)
+    )
 
 
 cdef object summed(object part, object x, object chunk):

@@ -9,14 +9,18 @@ cdef class Level:
     order : int
     open : bool
         Whether the function is still being run; values of a closed level are refused.
+    factors : dict
+        What rules share that factorise the same matrix.
     """
 
     cdef readonly long order
+    cdef readonly dict factors
     cdef public bint open
     cdef bint is_tape
 
     def __init__(self):
         self.order = next(_order)
+        self.factors = {}
         self.open = True
 
 
@@ -36,13 +40,13 @@ cdef class Tape(Level):
     cdef int32_t *slots        # of each record: the slot of its (first) output
     cdef int32_t *outputs      # of each record: 0 for an array, or how many a tuple has
     cdef Py_ssize_t n_records, n_parents, room_records, room_parents
-    cdef list guards           # (array of the caller's, checksum): what must not have changed when it is used
+    cdef dict guards           # id -> (array of the caller's, checksum): what must not have changed when used
     cdef readonly Py_ssize_t n_slots
 
     def __cinit__(self):
         self.is_tape = True
         self.primitives, self.args, self.seconds, self.kwargs, self.answers = [], [], [], [], []
-        self.guards = []
+        self.guards = {}
 
     def __dealloc__(self):
         free(self.parents)
@@ -77,8 +81,13 @@ cdef class Tape(Level):
     def clear(self):
         """Forget all records: a traced value that a user's object keeps by mistake keeps nothing else."""
         self.primitives, self.args, self.seconds, self.kwargs, self.answers = [], [], [], [], []
-        self.guards = []
+        self.guards, self.factors = {}, {}
         self.n_records = self.n_parents = 0
+
+    cdef int forget(self, Py_ssize_t i) except -1:
+        """Let go of what a record holds, once the last sweep has passed it."""
+        self.args[i] = self.seconds[i] = self.kwargs[i] = self.answers[i] = None
+        return 0
 
     cdef int begin(self, Primitive primitive, object args, object second, dict kwargs, object answer,
                    int outputs) except -1:
@@ -125,12 +134,22 @@ cdef class Tape(Level):
             if cnp.PyArray_NBYTES(a) <= COPIED_UP_TO:
                 return x.copy("K")  # the layout decides what is a view
             if x.base is not None or cnp.PyArray_ISWRITEABLE(a):
-                self.guards.append((x, checksum(x)))
+                self.guard(a)
         return x
 
+    cdef int guard(self, cnp.ndarray x) except -1:
+        """Write down an array's checksum at each use: what is changed and changed back has changed, too."""
+        now = checksum(x)
+        known = self.guards.get(id(x))
+        if known is None:
+            self.guards[id(x)] = (x, now)
+        elif known[1] != now:
+            self.guards[id(x)] = (x, None)
+        return 0
+
     cdef int check_guards(self) except -1:
-        for x, before in self.guards:
-            if checksum(x) != before:
+        for x, before in self.guards.values():
+            if before is None or checksum(x) != before:
                 raise ERRORS["changed"](x)
         return 0
 
@@ -155,7 +174,7 @@ cdef class Tape(Level):
             kept, like = (Like(raw[0]), *raw[1:]), Like(answer)
             self.begin(primitive, kept, None, kwargs, like, 0)
         else:
-            self.begin(primitive, raw, None, kwargs, answer, 0)
+            self.begin(primitive, raw, None, kwargs, Like(answer) if primitive.unread else answer, 0)
         slot = self.slots[self.n_records - 1]
         for a in args:
             self.parent((<Traced>a).slot if isinstance(a, Traced) and (<Traced>a).level is self else -1)
@@ -175,9 +194,9 @@ def snapshot(x):
     return x.copy("K") if type(x) is cnp.ndarray else x
 
 
-cdef object checksum(object x):
+cpdef object checksum(cnp.ndarray x):
     """Return a number that tells whether the entries of an array have changed."""
-    cdef cnp.ndarray a = np.ascontiguousarray(x)
+    cdef cnp.ndarray a = x if cnp.PyArray_ISONESEGMENT(x) else np.ascontiguousarray(x)
     if cnp.PyArray_TYPE(a) == cnp.NPY_OBJECT:
         return 0
     return mercer_checksum(cnp.PyArray_NBYTES(a), <const char *>cnp.PyArray_DATA(a))

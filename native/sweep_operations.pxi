@@ -192,6 +192,8 @@ cdef object operate1(Primitive p, object x, object c):
         raise ERRORS["type"](p.name, ans)
     if t.level.is_tape:
         tape = <Tape>t.level
+        if slope_reads_answer(p.opcode) and is_large(ans):
+            below = Like(below)
         tape.begin(p, below, c, None, ans, 0)
         tape.parent(t.slot)
         if c is not None:
@@ -244,6 +246,10 @@ cdef object operate2(Primitive p, object x, object y):
         if p.opcode == MERCER_ADD or p.opcode == MERCER_SUBTRACT:  # only shapes matter
             x, y = shaped(x, tx is not None), shaped(y, ty is not None)
             tape.begin(p, x, y, None, None, 0)
+        elif p.opcode == MERCER_MULTIPLY and is_large(ans):  # each slope is the other argument
+            kept = tape.kept(x) if tx is None else shaped(x, True) if ty is None else x
+            y = tape.kept(y) if ty is None else shaped(y, True) if tx is None else y
+            tape.begin(p, kept, y, None, None, 0)
         else:
             if tx is None:
                 x = tape.kept(x)
@@ -258,6 +264,18 @@ cdef object operate2(Primitive p, object x, object y):
     t = None if ty is None else ty.tangent
     tangent = push2(p, s, t, x, y, ans, forward)
     return traced(ans, forward, -1, tangent)
+
+
+cdef inline bint is_large(object x):
+    """Whether it pays not to keep an array of this length, and no loop for shorter ones would read it."""
+    while isinstance(x, Traced):
+        x = (<Traced>x).value
+    return type(x) is cnp.ndarray and cnp.PyArray_SIZE(<cnp.ndarray>x) > CHEAP_UP_TO
+
+
+cdef inline bint slope_reads_answer(int op):
+    """Whether the slope is computed from the answer alone."""
+    return op == MERCER_EXP or op == MERCER_TANH or op == MERCER_SQRT or op == MERCER_TAN or op == MERCER_RECIPROCAL
 
 
 cdef inline object shaped(object x, bint needed):

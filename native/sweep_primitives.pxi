@@ -18,6 +18,8 @@ cdef class Primitive:
         Whether NumPy returns a view of the first argument.
     linear : bool
         Whether the function is linear in its first argument, so that no derivative needs its entries.
+    unread : bool
+        Whether `vjp` needs the answer's shape and type only, as `linear` implies.
     partials : tuple, optional
         Of an elementwise function: for each argument ``partial(ans, *args)``, a number, or None for zero.
     opcode : int
@@ -26,16 +28,16 @@ cdef class Primitive:
 
     cdef public object fun, jvp, vjp
     cdef public str name
-    cdef public bint batched, view, linear
+    cdef public bint batched, view, linear, unread
     cdef public tuple partials
     cdef public int opcode
     cdef object __weakref__
 
     def __init__(self, fun, jvp=None, vjp=None, *, name=None, batched=False, view=False, linear=False,
-                 partials=None, opcode=0):
+                 unread=False, partials=None, opcode=0):
         self.fun, self.jvp, self.vjp = fun, jvp, vjp
         self.name = name or getattr(fun, "__name__", repr(fun))
-        self.batched, self.view, self.linear = batched, view, linear
+        self.batched, self.view, self.linear, self.unread = batched, view, linear, unread
         self.partials, self.opcode = partials, opcode
 
     def __repr__(self):
@@ -83,7 +85,12 @@ cdef class Primitive:
         for rule, tangent in zip(self.jvp, tangents):
             if tangent is not None and rule is not None:
                 term = rule(tangent, ans, *args, **kwargs)
-                total = term if total is None else _added(total, term)
+                if total is None:
+                    total = term
+                elif owned_pair(total, term) and is_unshared(total, 1):
+                    mercer_accumulate(cnp.PyArray_SIZE(<cnp.ndarray>term), data_of(term), data_of(total))
+                else:
+                    total = _added(total, term)
         return total
 
     def _pull(self, cotangent, ans, args, kwargs, needed):

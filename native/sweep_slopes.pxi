@@ -147,7 +147,7 @@ cdef object push2(Primitive p, object s, object t, object x, object y, object r,
         if not v.step:
             mercer_push2(p.opcode, 1, a.data, 0, b.data, 0, o.data, 0, q.data, 0, v.data, &number)
             return mercer_number(number)
-        if v.n <= CHEAP_UP_TO and (not (o.step and q.step) or same_shape(x, y)):
+        if not (o.step and q.step) or same_shape(x, y):
             out = new_like(r)
             mercer_push2(p.opcode, v.n, a.data, a.step, b.data, b.step, o.data, o.step, q.data, q.step,
                          v.data, data_of(out))

@@ -5,6 +5,7 @@
 #include "mercer.h"
 #include "simd_math.h"
 #include "simd_apply.inc"
+#include "checksum.inc"
 
 #define MERCER_STRING_(x) #x
 #define MERCER_STRING(x) MERCER_STRING_(x)
@@ -49,6 +50,7 @@
         .near_gap = N(near_gap),                                           \
         .symmetric_tile = N(symmetric_tile),                               \
         .simd = N(simd),                                                   \
+        .checksum = checksum,                                              \
         .adjoint_bytes = of_adjoint_bytes,                                 \
         .adjoint_rows = of_adjoint_rows,                                   \
     }

@@ -403,7 +403,8 @@ def test_every_instruction_set(isa):
     assert subprocess.run(probe, env=environment, capture_output=True, text=True).stdout.strip() == isa
     here = Path(__file__)
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", here]
-    tests += [here.parent / "solvers" / name for name in ("test_dual.py", "test_cholesky.py")]
+    others = "solvers/test_dual.py", "solvers/test_cholesky.py", "autodiff/test_guards.py"
+    tests += [here.parent / name for name in others]
     done = subprocess.run(
         tests, env=environment, capture_output=True, text=True, cwd=Path(__file__).parent.parent
     )

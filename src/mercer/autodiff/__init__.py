@@ -16,6 +16,7 @@ import numpy as np
 from mercer.autodiff import (  # noqa: F401
     array_methods,
     rules_bessel,
+    rules_cholesky,
     rules_decompositions,
     rules_distributions,
     rules_elementwise,

@@ -45,19 +45,19 @@ class Linearised:
     def value(self):
         return unflatten(self.structure, self.outputs)
 
-    def sweep(self, cotangents, chunk=None):
+    def sweep(self, cotangents, chunk=None, last=False):
         """Return the cotangents of the inputs, None where nothing depends on them."""
         pairs = zip(self.slots, cotangents, strict=True)
         seeds = [(s, g) for s, g in pairs if s is not None and g is not None]
-        pulled = backward(self.tape, seeds, self.inputs, chunk)
+        pulled = backward(self.tape, seeds, self.inputs, chunk, last)
         return [None if g is None else cast(g, x) for g, x in zip(pulled, self.leaves, strict=True)]
 
-    def pull(self, cotangents, chunk=None):
+    def pull(self, cotangents, chunk=None, last=False):
         """Return the cotangents of the inputs as arrays of their own, zeros where nothing depends on them."""
         lead = () if chunk is None else (chunk,)
         pulled = [
             np.zeros(lead + np.shape(x), np_like(x).dtype)[()] if g is None else g
-            for g, x in zip(self.sweep(cotangents, chunk), self.leaves, strict=True)
+            for g, x in zip(self.sweep(cotangents, chunk, last), self.leaves, strict=True)
         ]
         return owned(pulled, cotangents)
 
@@ -300,7 +300,7 @@ def value_and_grad(f, argnums=0, has_aux=False, holomorphic=False):
     def value_and_gradient(*args, **kwargs):
         at, structures = linearise(f, args, kwargs, argnums, has_aux)
         seed = _scalar_seed(at, f, holomorphic)
-        gradients = at.pull([seed])
+        gradients = at.pull([seed], last=True)
         at.tape.clear()
         if holomorphic:
             gradients = [np.conj(g) for g in gradients]

@@ -69,7 +69,7 @@ def _transposed_push(primitive, cotangent, ans, args, kwargs, needed):
     return [cast(next(pulled), a) if need else None for a, need in zip(args, needed, strict=True)]
 
 
-def define(fun, *, jvp=None, vjp=None, name=None, batched=False, view=False, handles=None):
+def define(fun, *, jvp=None, vjp=None, name=None, batched=False, view=False, unread=False, handles=None):
     """Make a primitive and let it stand for `fun` on traced values.
 
     Parameters
@@ -87,7 +87,7 @@ def define(fun, *, jvp=None, vjp=None, name=None, batched=False, view=False, han
         For each positional argument ``rule(cotangent, ans, *args, **kwargs)`` -> its cotangent. Or one
         callable ``vjp(cotangent, ans, needed, *args, **kwargs)`` -> a sequence with None for what is not
         needed. Left out: the transpose of `jvp`.
-    name, batched, view : see :class:`Primitive`
+    name, batched, view, unread : see :class:`Primitive`
     handles : callable, default=`fun`
         The NumPy function that the primitive computes, if it takes the same arguments.
 
@@ -96,8 +96,11 @@ def define(fun, *, jvp=None, vjp=None, name=None, batched=False, view=False, han
     Primitive
         Called like `fun`, it takes traced and plain values.
     """
-    primitive = Primitive(fun, jvp, vjp, name=name, batched=batched, view=view, linear=jvp == "linear")
-    if jvp == "linear":
+    linear = jvp == "linear"
+    primitive = Primitive(
+        fun, jvp, vjp, name=name, batched=batched, view=view, linear=linear, unread=unread or linear
+    )
+    if linear:
         primitive.jvp = [lambda t, ans, x, *rest, **kwargs: primitive(t, *rest, **kwargs)]
     handled = handles or fun
     (UFUNCS if isinstance(handled, np.ufunc) else FUNCTIONS)[handled] = primitive

@@ -1,7 +1,7 @@
-"""Rules of linear systems, inverses, determinants and Cholesky factors.
+"""Rules of linear systems, inverses and determinants.
 
-One factorisation serves a solution, its pushforward, its pullback and their derivatives: the rules of
-:func:`solve_with` pass the factor on, which is a plain value.
+One factorisation serves the solutions, the inverse and the determinant of a traced matrix
+(:func:`shared_lu`), and their derivatives of every order: rules pass the factor on, which is a plain value.
 
 A function of a symmetric (Hermitian) matrix has a symmetric gradient, whichever triangle its value is read
 from; its pushforward sees the symmetric part of a tangent. All functions take stacks (…, n, n).
@@ -9,10 +9,11 @@ from; its pushforward sees the symmetric part of a tangent. All functions take s
 
 import numpy as np
 import scipy.linalg.lapack as lapack
+from scipy.linalg import bandwidth
 
 from mercer.autodiff.rules import Primitive, composite, define, unbroadcast
 from mercer.autodiff.rules_products import adjoint, align, conjugate, lead_of, matrix_transpose
-from mercer.autodiff.trace import np_like, plain
+from mercer.autodiff.trace import Traced, np_like, plain
 
 __all__ = ["LU", "Triangular", "solve_with", "symmetric_part"]
 
@@ -28,6 +29,11 @@ def times(a, x, vector):
         return np.matmul(a, x)
     out = np.matmul(a, np.expand_dims(x, -1))
     return np.reshape(out, np.shape(out)[:-1])
+
+
+def negated(x):
+    """Return −x of a new array, which may be written into."""
+    return np.negative(x, out=x) if type(x) is np.ndarray else -x
 
 
 def triangle(x, lower=True, strict=False):
@@ -95,13 +101,13 @@ class Factor:
 class LU(Factor):
     """Solves with a square matrix by its LU factors, made when they are first needed."""
 
-    factors = None
+    factors = inverted = None
 
     def factorised(self):
         """Return LAPACK's factors and pivots, and where a pivot is 0 (from 1 on; 0: nowhere)."""
         if self.factors is None:
             getrf = {"f": lapack.sgetrf, "d": lapack.dgetrf, "F": lapack.cgetrf, "D": lapack.zgetrf}
-            self.factors = getrf[self.a.dtype.char](self.a)
+            self.factors = _factors_of_triangle(self.a) or getrf[self.a.dtype.char](self.a)
         return self.factors
 
     def columns(self, b, trans):
@@ -111,6 +117,55 @@ class LU(Factor):
             raise np.linalg.LinAlgError("Singular matrix")
         getrs = {"f": lapack.sgetrs, "d": lapack.dgetrs, "F": lapack.cgetrs, "D": lapack.zgetrs}
         return getrs[self.a.dtype.char](lu, pivots, b, trans=trans)[0]
+
+    def inverse(self):
+        """Return the inverse, of shape (..., n, n), sooner than solutions for unit vectors give it."""
+        if self.inverted is not None:
+            return self.inverted
+        if self.a.ndim > 2 or not self.a.size:
+            return np.linalg.inv(self.a)
+        lu, pivots, singular = self.factorised()
+        if singular:
+            raise np.linalg.LinAlgError("Singular matrix")
+        getri, room = lapack.get_lapack_funcs(("getri", "getri_lwork"), (lu,))
+        return getri(lu, pivots, lwork=int(room(len(lu))[0].real))[0]
+
+
+def _factors_of_triangle(a):
+    """Return the LU factors of a real triangular matrix as LAPACK has them, in n² operations, or None.
+
+    None if the matrix is not triangular, or elimination would exchange rows.
+    """
+    if a.dtype.kind != "f" or len(a) != a.shape[1]:
+        return None
+    below, above = bandwidth(a)
+    pivot = np.diagonal(a)
+    if (below and above) or not np.all(pivot):
+        return None
+    with np.errstate(all="ignore"):
+        lu = a * (1 / pivot) if below else a
+    if not np.isfinite(np.sum(lu)) or (below and np.any(np.abs(pivot) < np.max(np.abs(a), axis=0))):
+        return None
+    if below:
+        np.fill_diagonal(lu, pivot)
+    return np.asfortranarray(lu), np.arange(len(a), dtype=np.int32), 0
+
+
+#: How many factored matrices a level remembers at once.
+SHARED = 4
+
+
+def shared_lu(a, dtype):
+    """Return the LU factors of plain(a), the same for all rules that ask for those of one traced matrix."""
+    held = plain(a)
+    if not isinstance(a, Traced):
+        return LU(held, dtype)  # the caller may have changed it since
+    factors, key = a.level.factors, (id(held), dtype)
+    if key not in factors:
+        if len(factors) == SHARED:
+            del factors[next(iter(factors))]
+        factors[key] = held, LU(held, dtype)
+    return factors[key][1]
 
 
 class Triangular(Factor):
@@ -149,7 +204,7 @@ def _solve_jvp(tangents, ans, a, b, *, factor, trans, vector):
     if ta is not None:
         ta = (Factor.whole, matrix_transpose, adjoint)[trans](factor.mask(ta))
         moved = times(align(ta, a, np.ndim(ans) + vector), ans, vector)
-        right = -moved if right is None else right - moved
+        right = negated(moved) if right is None else right - moved
     return _solve(a, right, factor=factor, trans=trans, vector=vector)
 
 
@@ -161,8 +216,8 @@ def _solve_vjp(g, ans, needed, a, b, *, factor, trans, vector):
         gb = _solve(a, g, factor=factor, trans=2 - trans, vector=vector)
     ga = None
     if needed[0]:
-        left, right = (gb, ans) if trans == 0 else (ans, gb)
-        ga = -_outer(left, right, vector)
+        left, right = (-gb, ans) if trans == 0 else (-ans, gb)
+        ga = _outer(left, right, vector)
         ga = factor.mask(conjugate(ga) if trans == 1 else ga)
     return [
         unbroadcast(ga, a, lead) if needed[0] else None,
@@ -200,18 +255,35 @@ def solve_with(factor, a, b, trans=0):
 def solve(a, b):
     """The solution of a x = b: dx = a⁻¹ (db − da x)."""
     a, b = np_like(a), np_like(b)
-    return solve_with(LU(plain(a), floating(a, b)), a, b)
+    return solve_with(shared_lu(a, floating(a, b)), a, b)
 
 
 # -- inverses -------------------------------------------------------------------------------------------
 
 # d A⁻¹ = −A⁻¹ dA A⁻¹ (SCKN)
-define(
-    np.linalg.inv,
-    jvp=[lambda t, ans, a: -np.matmul(np.matmul(ans, t), ans)],
-    vjp=[lambda g, ans, a: -np.matmul(np.matmul(adjoint(ans), g), adjoint(ans))],
-    batched=True,
-)
+_INVERSE = {
+    "jvp": [lambda t, ans, a, *, factor: negated(np.matmul(np.matmul(ans, t), ans))],
+    "vjp": [lambda g, ans, a, *, factor: negated(np.matmul(np.matmul(adjoint(ans), g), adjoint(ans)))],
+    "name": "np.linalg.inv",
+    "batched": True,
+}
+
+
+def _numpys_inverse(a, *, factor):
+    if a.ndim != 2 or not a.size or a.shape[0] != a.shape[1]:
+        return np.linalg.inv(a)
+    return factor.solve(np.eye(len(a), dtype=factor.a.dtype), 0)
+
+
+_inv = Primitive(_numpys_inverse, **_INVERSE)
+_inverse = Primitive(lambda a, *, factor: factor.inverse(), **_INVERSE)
+
+
+@composite(np.linalg.inv)
+def inv(a):
+    """The inverse of a matrix."""
+    a = np_like(a)
+    return _inv(a, factor=shared_lu(a, floating(a)))
 
 
 # -- determinants ---------------------------------------------------------------------------------------
@@ -333,17 +405,14 @@ def _slogdet_value(a, *, factor):
         return kind(pivot.dtype.type(0), pivot.real.dtype.type(-np.inf))
     swaps = np.count_nonzero(pivots != np.arange(len(pivots)))
     size = np.abs(pivot)
-    return kind(np.prod(pivot / size) * pivot.dtype.type((-1) ** swaps), np.sum(np.log(size)))
-
-
-def _inverse(a, factor):
-    n = np.shape(a)[-1]
-    return solve_with(factor, a, np.eye(n, dtype=factor.a.dtype))
+    total = np.add.accumulate(np.log(size))[-1]  # in NumPy's order
+    return kind(np.prod(pivot / size) * pivot.dtype.type((-1) ** swaps), total)
 
 
 def _slogdet_jvp(tangents, ans, a, *, factor):
     # d log det A = tr(A⁻¹ dA), split into modulus and sign
-    trace = np.sum(np.multiply(matrix_transpose(_inverse(a, factor)), tangents[0]), axis=(-2, -1))
+    factor.inverted = factor.inverse()  # for this and a sweep's derivative
+    trace = np.einsum("...ij,...ji->...", _inverse(a, factor=factor), tangents[0])
     if not factor.real:
         return 1j * ans[0] * np.imag(trace), np.real(trace)
     return None, trace
@@ -358,7 +427,7 @@ def _slogdet_vjp(g, ans, needed, a, *, factor):
         total = log if total is None else total if log is None else total + log
     if total is None:
         return [None]
-    return [np.multiply(np.expand_dims(total, (-2, -1)), adjoint(_inverse(a, factor)))]
+    return [np.multiply(np.expand_dims(total, (-2, -1)), adjoint(_inverse(a, factor=factor)))]
 
 
 _slogdet = Primitive(_slogdet_value, _slogdet_jvp, _slogdet_vjp, name="np.linalg.slogdet", batched=True)
@@ -368,51 +437,4 @@ _slogdet = Primitive(_slogdet_value, _slogdet_jvp, _slogdet_vjp, name="np.linalg
 def slogdet(a):
     """The sign and the logarithm of the modulus of a determinant."""
     a = np_like(a)
-    return _slogdet(a, factor=LU(plain(a), floating(a)))
-
-
-# -- Cholesky -------------------------------------------------------------------------------------------
-
-
-def _half_lower(x):
-    """Return the lower triangle with half of the (real) diagonal: X with X + Xᴴ = x, for Hermitian x."""
-    n = np.shape(x)[-1]
-    half = 0.5 * np.eye(n, dtype=np.real(plain(x)).dtype)
-    if x.dtype.kind == "c":
-        return triangle(x, strict=True) + half * np.real(x)
-    return np.multiply(x, np.tri(n, k=-1, dtype=x.dtype) + half)
-
-
-def _lower_factor(ans, upper):
-    lower = adjoint(ans) if upper else ans
-    return lower, Triangular(plain(lower), lower.dtype, lower=True)
-
-
-# dL = L Φ(L⁻¹ dA L⁻ᴴ), Φ the lower triangle with half of the diagonal
-def _cholesky_jvp(t, ans, a, *, upper=False):
-    lower, factor = _lower_factor(ans, upper)
-    inner = solve_with(factor, lower, symmetric_part(t))
-    inner = solve_with(factor, lower, adjoint(inner))
-    moved = np.matmul(lower, _half_lower(inner))
-    return adjoint(moved) if upper else moved
-
-
-def _cholesky_vjp(g, ans, a, *, upper=False):
-    lower, factor = _lower_factor(ans, upper)
-    inner = _half_lower(np.matmul(adjoint(lower), adjoint(g) if upper else g))
-    inner = solve_with(factor, lower, inner, trans=2)
-    return symmetric_part(solve_with(factor, lower, adjoint(inner), trans=2))
-
-
-def _cholesky_value(a, *, upper=False):
-    return np.linalg.cholesky(a, upper=True) if upper else np.linalg.cholesky(a)
-
-
-define(
-    _cholesky_value,
-    name="np.linalg.cholesky",
-    jvp=[_cholesky_jvp],
-    vjp=[_cholesky_vjp],
-    batched=True,
-    handles=np.linalg.cholesky,
-)
+    return _slogdet(a, factor=shared_lu(a, floating(a)))

@@ -122,6 +122,7 @@ define(
     jvp=[_matmul_push_x, _matmul_push_y],
     vjp=[_matmul_pull_x, _matmul_pull_y],
     batched=True,
+    unread=True,
 )
 
 
@@ -242,7 +243,7 @@ def _on_diagonals(out, lead, once, term, sizes):
     return np.einsum(f"{terms}->{lead}{''.join(names)}", out, *(delta for _, delta in deltas))
 
 
-_einsum = Primitive(_einsum_value, _einsum_jvp, _einsum_vjp, name="np.einsum", batched=True)
+_einsum = Primitive(_einsum_value, _einsum_jvp, _einsum_vjp, name="np.einsum", batched=True, unread=True)
 
 
 @composite(np.einsum)

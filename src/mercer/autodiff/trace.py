@@ -30,6 +30,7 @@ __all__ = [
     "apply",
     "backward",
     "cast",
+    "checksum",
     "define_operators",
     "fresh",
     "full",
@@ -49,6 +50,7 @@ Forward, Like, Primitive = _sweep.Forward, _sweep.Like, _sweep.Primitive
 Tape, Traced = _sweep.Tape, _sweep.Traced
 adopt, apply, backward, fresh = _sweep.adopt, _sweep.apply, _sweep.backward, _sweep.fresh
 cast, np_like, plain, unbroadcast = _sweep.cast, _sweep.np_like, _sweep.plain, _sweep.unbroadcast
+checksum = _sweep.checksum
 define_operators, full, is_basic, scale_plain, snapshot, stacked = (
     _sweep.define_operators,
     _sweep.full,

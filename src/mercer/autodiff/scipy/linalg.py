@@ -10,7 +10,7 @@ import scipy.linalg
 
 from mercer.autodiff.errors import TraceValueError, trace_error
 from mercer.autodiff.rules import Primitive, unbroadcast
-from mercer.autodiff.rules_linalg import LU, Triangular, floating, solve_with, triangle
+from mercer.autodiff.rules_linalg import Triangular, floating, shared_lu, solve_with, triangle
 from mercer.autodiff.rules_products import adjoint, align, conjugate, lead_of, matrix_transpose
 from mercer.autodiff.trace import Traced, np_like, plain
 
@@ -112,7 +112,7 @@ def solve(
             return cho_solve((np.linalg.cholesky(a), True), b)
     elif kind == "diagonal":
         a = a * np.eye(a.shape[-1], dtype=a.dtype)
-    return solve_with(LU(plain(a), floating(a, b)), a, b, int(transposed))
+    return solve_with(shared_lu(a, floating(a, b)), a, b, int(transposed))
 
 
 def _whole(a, lower, hermitian=True):
