@@ -57,6 +57,10 @@ cdef extern from "sweep.h" nogil:
     void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
                       const double *x, int x_step, const double *y, int y_step, const double *r,
                       double *out) noexcept
+    void mercer_slope_push2(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t,
+                            int t_step, const double *x, int x_step, const double *y, int y_step,
+                            const double *r, const double *u, int u_step, const double *v, int v_step,
+                            double *out) noexcept
     void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
                              double *out) noexcept
     double mercer_sum(ptrdiff_t n, const double *x) noexcept

@@ -27,15 +27,15 @@
 /* The share of an extremum: ties are split, and what is not a number is what was returned. */
 #define MORE(WINS, SELF) (WINS || SELF != SELF ? 1.0 : x == y ? 0.5 : 0.0)
 
-/* x op y, and the slopes in x and in y. */
+/* x op y, the slopes in x and in y, and the second slopes in x twice, in x and y, in y twice. */
 #define BINARY(X)                                                                                           \
-    X(ADD, x + y, 1.0, 1.0)                                                                                 \
-    X(SUBTRACT, x - y, 1.0, -1.0)                                                                           \
-    X(MULTIPLY, x *y, y, x)                                                                                 \
-    X(DIVIDE, x / y, 1.0 / y, -r / y)                                                                       \
-    X(MAXIMUM, x >= y || x != x ? x : y, MORE(x > y, x), MORE(y > x, y))                                    \
-    X(MINIMUM, x <= y || x != x ? x : y, MORE(x < y, x), MORE(y < x, y))                                    \
-    X(SCALE, x == 0.0 ? 0.0 : x * y, y, x)
+    X(ADD, x + y, 1.0, 1.0, 0.0, 0.0, 0.0)                                                                  \
+    X(SUBTRACT, x - y, 1.0, -1.0, 0.0, 0.0, 0.0)                                                            \
+    X(MULTIPLY, x *y, y, x, 0.0, 1.0, 0.0)                                                                  \
+    X(DIVIDE, x / y, 1.0 / y, -r / y, 0.0, -1.0 / (y * y), 2.0 * r / (y * y))                               \
+    X(MAXIMUM, x >= y || x != x ? x : y, MORE(x > y, x), MORE(y > x, y), 0.0, 0.0, 0.0)                     \
+    X(MINIMUM, x <= y || x != x ? x : y, MORE(x < y, x), MORE(y < x, y), 0.0, 0.0, 0.0)                     \
+    X(SCALE, x == 0.0 ? 0.0 : x * y, y, x, 0.0, 1.0, 0.0)
 
 /* Squares and cubes as products, which is what NumPy computes for squares. */
 static inline double raised(double x, double c)
@@ -110,7 +110,7 @@ int mercer_binary(int op, ptrdiff_t n, const double *x_, int x_step, const doubl
         const double x = x_[XI], y = y_[YI];                                                                \
         out[i] = VALUE;                                                                                     \
     }
-#define CASE(NAME, VALUE, IN_X, IN_Y)                                                                       \
+#define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
     case MERCER_##NAME:                                                                                     \
         if (x_step && y_step)                                                                               \
             LOOP(VALUE, i, i)                                                                               \
@@ -143,7 +143,7 @@ void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const
             out[k * n + i] = a == 0.0 || (op == MERCER_SCALE && slope == 0.0) ? 0.0 : a * slope;            \
         }                                                                                                   \
     }
-#define CASE(NAME, VALUE, IN_X, IN_Y)                                                                       \
+#define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
     case MERCER_##NAME:                                                                                     \
         if (which)                                                                                          \
             LOOP(IN_Y)                                                                                      \
@@ -170,7 +170,7 @@ void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double
         t_step = 0;
     }
     switch (op) {
-#define CASE(NAME, VALUE, IN_X, IN_Y)                                                                       \
+#define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
     case MERCER_##NAME:                                                                                     \
         for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
             const double x = x_[i * x_step], y = y_[i * y_step], r = r_[i];                                 \
@@ -182,6 +182,35 @@ void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double
         break;
         BINARY(CASE)
 #undef CASE
+    }
+}
+
+void mercer_slope_push2(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
+                        const double *x_, int x_step, const double *y_, int y_step, const double *r_,
+                        const double *u, int u_step, const double *v, int v_step, double *restrict out)
+{
+    static const double zero = 0.0;
+    s = s ? s : &zero, u = u ? u : &zero, v = v ? v : &zero;
+    switch (op) {
+#define LOOP(SLOPE, IN_X, IN_Y)                                                                             \
+    for (ptrdiff_t i = 0; i < n; i++) {                                                                     \
+        const double x = x_[i * x_step], y = y_[i * y_step], r = r_[i], slope = SLOPE;                      \
+        const double a = s[i * s_step], b = t[i * t_step], du = u[i * u_step], dv = v[i * v_step];          \
+        (void)x, (void)y, (void)r;                                                                          \
+        out[i] = a == 0.0 || (op == MERCER_SCALE && slope == 0.0) ? 0.0 : a * slope;                        \
+        if (b != 0.0)                                                                                       \
+            out[i] += (du == 0.0 ? 0.0 : b * du * (IN_X)) + (dv == 0.0 ? 0.0 : b * dv * (IN_Y));            \
+    }
+#define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
+    case MERCER_##NAME:                                                                                     \
+        if (which)                                                                                          \
+            LOOP(IN_Y, XY, YY)                                                                              \
+        else                                                                                                \
+            LOOP(IN_X, XX, XY)                                                                              \
+        break;
+        BINARY(CASE)
+#undef CASE
+#undef LOOP
     }
 }
 

@@ -52,6 +52,11 @@ void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const
 /* out = s * the slope in x + t * the slope in y; s or t may be NULL (zero). */
 void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step, const double *x,
                   int x_step, const double *y, int y_step, const double *r, double *out);
+/* out = s * f_w + t * (f_wx * u + f_wy * v), f_w the slope in the first (0) or second (1) argument; each of s,
+   u and v may be NULL (zero). */
+void mercer_slope_push2(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
+                        const double *x, int x_step, const double *y, int y_step, const double *r,
+                        const double *u, int u_step, const double *v, int v_step, double *out);
 /* out[i, j] = sign * t[i, j] * slope[j], zeros of t staying zero. */
 void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
                          double *out);

@@ -84,12 +84,12 @@ cdef int put_back(Tape tape, Py_ssize_t i, object g, list held, bytearray owned)
     cdef Py_ssize_t parent = tape.parents[tape.first[i]]
     cdef tuple args
     cdef Like x = <Like>(<tuple>tape.args[i])[0]
-    if x.number != cnp.NPY_DOUBLE or type_number(g) != cnp.NPY_DOUBLE or isinstance(g, Traced) or parent < 0:
+    if x.number != cnp.NPY_DOUBLE or type_number(g) != cnp.NPY_DOUBLE or is_traced(g) or parent < 0:
         return 0
     have = held[parent]
     if have is None:
         have = np.zeros(x.shape)
-    elif isinstance(have, Traced) or type_number(have) != cnp.NPY_DOUBLE or MERCER_IS_NUMBER(have):
+    elif is_traced(have) or type_number(have) != cnp.NPY_DOUBLE or MERCER_IS_NUMBER(have):
         return 0
     elif not (owned[parent] and cnp.PyArray_ISCARRAY(<cnp.ndarray>have)):
         have = np.array(have, np.float64)
@@ -157,12 +157,12 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
         if real_of(g, x) and real_of(g, y):
             part = slope_product2(p, which, g, x, y, r, lead, r)
             fresh_array = part is not g
-            if not MERCER_IS_NUMBER(part) or not MERCER_IS_NUMBER(of):
+            if not (MERCER_IS_NUMBER(inside(part)) and MERCER_IS_NUMBER(inside(of))):
                 part = summed(part, of, chunk)
         else:
             part = elementwise_pull(p, g, r, (x, y), (which == 0, which == 1), chunk)[which]
             fresh_array = False
-        deposit(held, owned, parent, part, fresh_array and not isinstance(part, Traced))
+        deposit(held, owned, parent, part, fresh_array and not is_traced(part))
     return 0
 
 

@@ -168,7 +168,7 @@ cdef object value2(Primitive p, object x, object y):
 
 
 cdef object operator2(Primitive p, object x, object y):
-    other = y if isinstance(x, Traced) else x
+    other = y if is_traced(x) else x
     if MERCER_IS_NUMBER(other) or isinstance(other, (Traced, int)) or type(other) is cnp.ndarray:
         return operate2(p, x, y)
     return NotImplemented if _declines(other) else apply(p, (x, y), {})
@@ -179,7 +179,7 @@ cdef object operate1(Primitive p, object x, object c):
     cdef Traced t
     cdef Forward forward
     cdef Tape tape
-    if not isinstance(x, Traced):
+    if not is_traced(x):
         return value1(p, x, c)
     t = <Traced>x
     if t._base is not None:
@@ -210,12 +210,12 @@ cdef object operate2(Primitive p, object x, object y):
     cdef Traced tx = None, ty = None
     cdef Tape tape
     cdef Forward forward
-    if isinstance(x, Traced):
+    if is_traced(x):
         tx = <Traced>x
         if tx._base is not None:
             fresh(tx)
         top = tx.level
-    if isinstance(y, Traced):
+    if is_traced(y):
         ty = <Traced>y
         if ty._base is not None:
             fresh(ty)
@@ -227,7 +227,7 @@ cdef object operate2(Primitive p, object x, object y):
     if top is None:
         return value2(p, x, y)
     if p is POWER:
-        if not isinstance(y, Traced) and plain_number(y):
+        if not is_traced(y) and plain_number(y):
             return operate1(p, x, y)
         return apply(p, (x, y), {})
     if not top.open:
@@ -261,10 +261,8 @@ cdef object operate2(Primitive p, object x, object y):
 
 
 cdef inline object shaped(object x, bint needed):
-    """Return a number as it is, of an array its shape and type only (any number if it is not needed)."""
-    if not needed:
-        return 0.0
-    return x if MERCER_IS_NUMBER(x) else Like(x)
+    """Return what tells a value's shape and type: any number for a number, and if it is not needed."""
+    return 0.0 if not needed or MERCER_IS_NUMBER(inside(x)) else Like(x)
 
 
 cdef bint plain_number(object y):

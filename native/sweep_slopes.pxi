@@ -11,7 +11,7 @@ cdef object slope_product(Primitive p, object t, object x, object r, object c, P
     cdef Level top
     cdef double out_number
     k.number = 0.0
-    top = top_of(t, x, r)
+    top = top_of(t, x, r, None)
     if top is None:
         if (read(t, &a) and read(x, &o) and read(r, &b) and o.n == b.n and a.n == o.n * (lead if lead else 1)
                 and (a.step or not o.step)
@@ -41,16 +41,21 @@ cdef object slope_product(Primitive p, object t, object x, object r, object c, P
     return product(t, slope, lead)
 
 
-cdef Level top_of(object t, object x, object r):
-    cdef Level top = None
-    for a in (t, x, r):
-        if isinstance(a, Traced) and (top is None or (<Traced>a).level.order > top.order):
-            top = (<Traced>a).level
-    return top
+cdef Level top_of(object t, object x, object y, object r):
+    """Return the innermost level of up to four values, None if all are plain."""
+    return later(later(level_of(t), level_of(x)), later(level_of(y), level_of(r)))
+
+
+cdef inline Level level_of(object a):
+    return (<Traced>a).level if is_traced(a) else None
+
+
+cdef inline Level later(Level a, Level b):
+    return a if b is None or (a is not None and a.order > b.order) else b
 
 
 cdef inline object at_level(object a, Level top):
-    return (<Traced>a).value if isinstance(a, Traced) and (<Traced>a).level is top else a
+    return (<Traced>a).value if is_traced(a) and (<Traced>a).level is top else a
 
 
 cdef bint below_is_plain(object t, object x, object r, Level top):
@@ -193,13 +198,13 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
     cdef double out_number
     cdef Py_ssize_t rows = lead if lead else 1
     cdef int op = p.opcode
-    r_is_known = r is not None
+    cdef Level top
     if op == MERCER_ADD or (op == MERCER_SUBTRACT and which == 0):
         return aligned(t, of, r, lead) if lead else t
     if op == MERCER_SUBTRACT:
         t = aligned(t, of, r, lead) if lead else t
         return operate1(NEGATIVE, t, None)
-    if r_is_known and read(t, &a) and read(x, &o) and read(y, &b) and read(r, &q):
+    if read(t, &a) and read(x, &o) and read(y, &b) and read(r, &q):
         if (not o.step or not b.step or same_shape(x, y)) and (a.n == rows * q.n or (a.n == rows)):
             if not q.step and not lead:
                 mercer_slope_product2(op, which, 1, 1, a.data, 0, o.data, 0, b.data, 0, q.data, &out_number)
@@ -210,6 +215,12 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
                 mercer_slope_product2(op, which, rows, q.n, a.data, step, o.data, o.step, b.data, b.step,
                                       q.data, data_of(out))
                 return out
+    elif not lead:
+        top = top_of(t, x, y, r)
+        if top is not None and top.open and not top.is_tape:
+            out = slope_product2_above(p, which, t, x, y, r, <Forward>top)
+            if out is not None:
+                return out
     t = aligned(t, of, r, lead) if lead else t
     if op == MERCER_MULTIPLY:
         return product(t, x if which else y, lead)
@@ -218,6 +229,48 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
     with _errstate(all="ignore"):
         slope = p.partials[which](r, x, y)
     return product(t, slope, lead)
+
+
+cdef inline bint read_tangent(object a, Forward level, Operand *o):
+    """Describe the tangent that a value has at a level, NULL for zero."""
+    cdef Traced x
+    o.data, o.n, o.step = NULL, 1, 0
+    if not is_traced(a):
+        return True
+    x = <Traced>a
+    return x.level is not level or x.tangent is None or read(x.tangent, o)
+
+
+cdef inline bint fits(Operand *o, Operand *like):
+    """Whether an operand can stand in a loop over another: it is a number, or there is an entry for each."""
+    return not o.step or (like.step and o.n == like.n)
+
+
+cdef object slope_product2_above(Primitive p, int which, object t, object x, object y, object r,
+                                 Forward level):
+    """The product with a slope of a binary operation, and its tangent, where one forward level stands above
+    arrays of one shape (or numbers); None where that is not so.
+    """
+    cdef Operand a, o, b, q, s, u, v
+    cdef double number
+    t0, x0, y0, r0 = at_level(t, level), at_level(x, level), at_level(y, level), at_level(r, level)
+    if not (read(t0, &a) and read(x0, &o) and read(y0, &b) and read(r0, &q)
+            and read_tangent(t, level, &s) and read_tangent(x, level, &u) and read_tangent(y, level, &v)):
+        return None
+    if not (fits(&a, &q) and fits(&o, &q) and fits(&b, &q) and fits(&s, &q) and fits(&u, &q) and fits(&v, &q)
+            and q.n <= CHEAP_UP_TO and (not (o.step and b.step) or same_shape(x0, y0))):
+        return None
+    ans = slope_product2(p, which, t0, x0, y0, r0, 0, r0)
+    if s.data == NULL and u.data == NULL and v.data == NULL:
+        return ans
+    if not q.step:
+        mercer_slope_push2(p.opcode, which, 1, s.data, 0, a.data, 0, o.data, 0, b.data, 0, q.data, u.data, 0,
+                           v.data, 0, &number)
+        return traced(ans, level, -1, mercer_number(number))
+    out = new_like(r0)
+    mercer_slope_push2(p.opcode, which, q.n, s.data, s.step, a.data, a.step, o.data, o.step, b.data, b.step,
+                       q.data, u.data, u.step, v.data, v.step, data_of(out))
+    return traced(ans, level, -1, out)
 
 
 cdef object aligned(object t, object of, object r, Py_ssize_t lead):
@@ -307,8 +360,7 @@ cdef object elementwise_pull(Primitive p, object g, object ans, tuple args, obje
 
 cdef int type_number(object x):
     """The number of a value's dtype; −1 if that takes longer to find out."""
-    while isinstance(x, Traced):
-        x = (<Traced>x).value
+    x = inside(x)
     if MERCER_IS_NUMBER(x):
         return cnp.NPY_DOUBLE
     if isinstance(x, cnp.ndarray):
