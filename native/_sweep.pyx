@@ -63,6 +63,10 @@ cdef extern from "sweep.h" nogil:
                             double *out) noexcept
     void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
                              double *out) noexcept
+    void mercer_sum_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *x,
+                           double *out) noexcept
+    void mercer_repeat_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *x,
+                              double *out) noexcept
     double mercer_sum(ptrdiff_t n, const double *x) noexcept
     unsigned long long mercer_checksum(ptrdiff_t n_bytes, const char *bytes) noexcept
     int mercer_all_finite(ptrdiff_t n, const double *x) noexcept
@@ -72,6 +76,7 @@ cdef enum:
     COPIED_UP_TO = 16384  # bytes
     CHEAP_UP_TO = 16384
     LIBM_UP_TO = 96
+    MAX_DIMS = 64  # NumPy's
 
 #: The tables that rules fill: NumPy function -> implementation, ufunc -> primitive, method -> handler, name
 #: -> method.
@@ -94,19 +99,23 @@ cdef object _add = np.add
 cdef object _add_reduce = np.add.reduce
 cdef object _multiply = np.multiply
 cdef object _order = itertools.count(1)
+cdef object _EVERYTHING = slice(None)
+cdef object _FLOAT64 = np.dtype(np.float64)
 
 include "sweep_levels.pxi"
 include "sweep_traced.pxi"
 include "sweep_primitives.pxi"
 include "sweep_operations.pxi"
 include "sweep_slopes.pxi"
+include "sweep_axes.pxi"
+include "sweep_linear.pxi"
 include "sweep_backward.pxi"
 
 
 # -- the operations that sweep.h knows ------------------------------------------------------------------
 
-cdef Primitive ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, NEGATIVE, SCALE, GETITEM
-ADD = SUBTRACT = MULTIPLY = DIVIDE = POWER = NEGATIVE = SCALE = GETITEM = None
+cdef Primitive ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, NEGATIVE, SCALE, GETITEM, SUM
+ADD = SUBTRACT = MULTIPLY = DIVIDE = POWER = NEGATIVE = SCALE = GETITEM = SUM = None
 
 _UNARY = (
     np.negative, np.sin, np.cos, np.tan, np.exp, np.expm1, np.log, np.log1p, np.sqrt, np.square,
@@ -125,10 +134,10 @@ find_loop2(np.minimum, OPCODES[np.minimum])
 
 def define_operators(**primitives):
     """Name the primitives behind the operators, once the rules have defined them."""
-    global ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, NEGATIVE, SCALE, GETITEM
+    global ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, NEGATIVE, SCALE, GETITEM, SUM
     ADD, SUBTRACT, MULTIPLY = primitives["add"], primitives["subtract"], primitives["multiply"]
     DIVIDE, POWER, NEGATIVE = primitives["divide"], primitives["power"], primitives["negative"]
-    SCALE, GETITEM = primitives["scale"], primitives["getitem"]
+    SCALE, GETITEM, SUM = primitives["scale"], primitives["getitem"], primitives["sum"]
 
 
 def full(double value, tuple shape):

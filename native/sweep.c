@@ -129,12 +129,19 @@ int mercer_binary(int op, ptrdiff_t n, const double *x_, int x_step, const doubl
     return bad == 0.0;
 }
 
-void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,
-                           const double *x_, int x_step, const double *y_, int y_step, const double *r_,
-                           double *restrict out)
+void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *restrict t,
+                           int t_step, const double *restrict x_, int x_step, const double *restrict y_,
+                           int y_step, const double *restrict r_, double *restrict out)
 {
     switch (op) {
-#define LOOP(SLOPE)                                                                                         \
+/* Of entries next to each other the compiler makes vectors. */
+#define ROW(SLOPE, T, X, Y)                                                                                 \
+    for (ptrdiff_t i = 0; i < n; i++) {                                                                     \
+        const double x = x_[X], y = y_[Y], r = r_[i], a = t[T], slope = SLOPE;                              \
+        (void)x, (void)y, (void)r;                                                                          \
+        out[i] = a == 0.0 || (op == MERCER_SCALE && slope == 0.0) ? 0.0 : a * slope;                        \
+    }
+#define ROWS(SLOPE)                                                                                         \
     for (ptrdiff_t i = 0; i < n; i++) {                                                                     \
         const double x = x_[i * x_step], y = y_[i * y_step], r = r_[i], slope = SLOPE;                      \
         (void)x, (void)y, (void)r;                                                                          \
@@ -143,16 +150,26 @@ void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const
             out[k * n + i] = a == 0.0 || (op == MERCER_SCALE && slope == 0.0) ? 0.0 : a * slope;            \
         }                                                                                                   \
     }
+#define LOOP(SLOPE)                                                                                         \
+    if (lead > 1)                                                                                           \
+        ROWS(SLOPE)                                                                                         \
+    else if (t_step && x_step && y_step)                                                                    \
+        ROW(SLOPE, i, i, i)                                                                                 \
+    else                                                                                                    \
+        ROW(SLOPE, i * t_step, i * x_step, i * y_step)
 #define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
     case MERCER_##NAME:                                                                                     \
-        if (which)                                                                                          \
+        if (which) {                                                                                        \
             LOOP(IN_Y)                                                                                      \
-        else                                                                                                \
+        } else {                                                                                            \
             LOOP(IN_X)                                                                                      \
+        }                                                                                                   \
         break;
         BINARY(CASE)
 #undef CASE
 #undef LOOP
+#undef ROWS
+#undef ROW
     }
 }
 
@@ -227,6 +244,28 @@ double mercer_sum(ptrdiff_t n, const double *x)
     for (ptrdiff_t i = 0; i < n; i++)
         s += x[i];
     return s;
+}
+
+void mercer_sum_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *restrict x,
+                       double *restrict out)
+{
+    for (ptrdiff_t i = 0; i < before; i++, out += after) {
+        if (after == 1)
+            out[0] = mercer_sum(n, x + i * n);
+        else
+            memset(out, 0, (size_t)after * sizeof *out);
+        for (ptrdiff_t j = 0; after > 1 && j < n; j++)
+            mercer_accumulate(after, x + (i * n + j) * after, out);
+    }
+}
+
+void mercer_repeat_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *restrict x,
+                          double *restrict out)
+{
+    for (ptrdiff_t i = 0; i < before; i++)
+        for (ptrdiff_t j = 0; j < n; j++)
+            for (ptrdiff_t k = 0; k < after; k++)
+                *out++ = x[i * after + k];
 }
 
 int mercer_all_finite(ptrdiff_t n, const double *x)

@@ -62,6 +62,10 @@ void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double 
                          double *out);
 /* out += x */
 void mercer_accumulate(ptrdiff_t n, const double *x, double *out);
+/* out[i, k] = the sum over j of x[i, j, k], x of shape (before, n, after). */
+void mercer_sum_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *x, double *out);
+/* out[i, j, k] = x[i, k], out of shape (before, n, after). */
+void mercer_repeat_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *x, double *out);
 /* A number that changes with any bit of the memory, almost surely. */
 unsigned long long mercer_checksum(ptrdiff_t n_bytes, const char *bytes);
 int mercer_all_finite(ptrdiff_t n, const double *x);

@@ -40,7 +40,8 @@ def backward(Tape tape, list seeds, list inputs, chunk=None):
                 if p.opcode:
                     pull_operation(tape, i, p, g, owned[slot], held, owned, chunk)
                     continue
-                if p is GETITEM and chunk is None and put_back(tape, i, g, held, owned):
+                if chunk is None and ((p is GETITEM and pull_index(tape, i, g, held, owned))
+                                      or (p is SUM and pull_sum(tape, i, g, held, owned))):
                     continue
             else:
                 g = tuple(held[slot:slot + n])
@@ -74,51 +75,6 @@ cdef int deposit(list held, bytearray owned, Py_ssize_t slot, object part, bint 
         held[slot] = operate2(ADD, have, part)
         owned[slot] = type(held[slot]) is cnp.ndarray
     return 0
-
-
-cdef int put_back(Tape tape, Py_ssize_t i, object g, list held, bytearray owned) except -1:
-    """Add the cotangent of x[index] into that of x where it stands; return 0 if that needs a rule.
-
-    A loop over entries would else make an array of x's size for each.
-    """
-    cdef Py_ssize_t parent = tape.parents[tape.first[i]]
-    cdef tuple args
-    cdef Like x = <Like>(<tuple>tape.args[i])[0]
-    if x.number != cnp.NPY_DOUBLE or type_number(g) != cnp.NPY_DOUBLE or is_traced(g) or parent < 0:
-        return 0
-    have = held[parent]
-    if have is None:
-        have = np.zeros(x.shape)
-    elif is_traced(have) or type_number(have) != cnp.NPY_DOUBLE or MERCER_IS_NUMBER(have):
-        return 0
-    elif not (owned[parent] and cnp.PyArray_ISCARRAY(<cnp.ndarray>have)):
-        have = np.array(have, np.float64)
-    args = <tuple>tape.args[i]
-    index = args[1] if len(args) > 1 else (<dict>tape.kwargs[i])["index"]
-    if not is_basic(index):
-        np.add.at(have, index, g)
-    elif MERCER_IS_NUMBER(g) and type(index) is int and cnp.PyArray_NDIM(<cnp.ndarray>have) == 1:
-        data_of(have)[<Py_ssize_t>index + (x.shape[0] if index < 0 else 0)] += <double>g
-    else:
-        have[index] += g
-    held[parent] = have
-    owned[parent] = True
-    return 1
-
-
-cpdef bint is_basic(object index):
-    """Whether an index makes a view (NumPy's basic indexing)."""
-    if isinstance(index, tuple):
-        for part in index:
-            if not is_basic_part(part):
-                return False
-        return True
-    return is_basic_part(index)
-
-
-cdef bint is_basic_part(object part):
-    return (type(part) is int or part is None or part is Ellipsis or isinstance(part, slice)
-            or isinstance(part, np.integer) or (isinstance(part, int) and not isinstance(part, bool)))
 
 
 cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_is_owned, list held,

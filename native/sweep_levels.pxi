@@ -152,8 +152,7 @@ cdef class Tape(Level):
         elif primitive.opcode:
             self.begin(primitive, raw[0], raw[1] if len(raw) > 1 else None, None, answer, 0)
         elif primitive.linear:
-            kept, like = (Like(raw[0]), *raw[1:]), Like(answer)
-            self.begin(primitive, kept, None, kwargs, like, 0)
+            self.begin(primitive, (like_of(raw[0]), *raw[1:]), None, kwargs, like_of(answer), 0)
         else:
             self.begin(primitive, raw, None, kwargs, answer, 0)
         slot = self.slots[self.n_records - 1]
@@ -247,9 +246,19 @@ cdef class Like:
     cdef int number
 
     def __init__(self, x):
-        self.shape = shape_of(x)
-        self.dtype = np_like(x).dtype
-        self.number = self.dtype.num
+        self.describe(x)
+
+    cdef int describe(self, object x) except -1:
+        cdef object value = inside(x)
+        self.shape = shape_of(value)
+        if MERCER_IS_NUMBER(value):
+            self.dtype = _FLOAT64
+        elif isinstance(value, cnp.ndarray):
+            self.dtype = <object>cnp.PyArray_DESCR(<cnp.ndarray>value)
+        else:
+            self.dtype = np_like(value).dtype
+        self.number = (<cnp.dtype>self.dtype).type_num
+        return 0
 
     @property
     def ndim(self):
@@ -258,6 +267,13 @@ cdef class Like:
     @property
     def size(self):
         return _product(self.shape)
+
+
+cdef inline Like like_of(object x):
+    """Return Like(x), sooner."""
+    cdef Like like = Like.__new__(Like)
+    like.describe(x)
+    return like
 
 
 cdef Py_ssize_t _product(tuple shape):

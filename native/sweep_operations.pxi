@@ -49,6 +49,12 @@ cdef inline bint same_shape(object x, object y):
     return True
 
 
+cdef inline bint is_small_array(object x):
+    """Whether a value is a float64 array in C order, of a size for loops of our own."""
+    cdef Operand o
+    return type(x) is cnp.ndarray and read(x, &o) and o.n <= CHEAP_UP_TO
+
+
 cdef inline double *data_of(object x):
     return <double *>cnp.PyArray_DATA(<cnp.ndarray>x)
 
@@ -262,7 +268,7 @@ cdef object operate2(Primitive p, object x, object y):
 
 cdef inline object shaped(object x, bint needed):
     """Return what tells a value's shape and type: any number for a number, and if it is not needed."""
-    return 0.0 if not needed or MERCER_IS_NUMBER(inside(x)) else Like(x)
+    return 0.0 if not needed or MERCER_IS_NUMBER(inside(x)) else like_of(x)
 
 
 cdef bint plain_number(object y):

@@ -392,6 +392,8 @@ def unbroadcast(g, like, chunk=None):
     """
     cdef tuple shape = shape_of(like), have = shape_of(g)
     cdef Py_ssize_t lead = 0 if chunk is None else 1, extra, i
+    if shape and not lead and len(have) >= len(shape) and shape != have and is_small_array(g):
+        return cast(sum_to(<cnp.ndarray>g, shape), like)
     if lead:
         have = have[1:]
     if shape != have:

@@ -146,9 +146,7 @@ cdef class Traced:
         return rule(*args, **kwargs)
 
     def __getitem__(self, index):
-        if type(index) is int and self.ndim == 1:  # a number, not a view
-            return apply(GETITEM, (self,), {"index": index})
-        return METHODS["__getitem__"](self, index)
+        return read_basic(self, index) if is_basic(index) else METHODS["__getitem__"](self, index)
 
     def __setitem__(self, index, value):
         METHODS["__setitem__"](self, index, value)

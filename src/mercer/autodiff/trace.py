@@ -24,10 +24,12 @@ __all__ = [
     "Forward",
     "Like",
     "Primitive",
+    "ReadAgain",
     "Tape",
     "Traced",
     "adopt",
     "apply",
+    "apply_linear",
     "backward",
     "cast",
     "define_operators",
@@ -47,7 +49,8 @@ METHODS, PROPERTIES, CREATION = _sweep.METHODS, _sweep.PROPERTIES, _sweep.CREATI
 ERRORS, OPCODES = _sweep.ERRORS, _sweep.OPCODES
 Forward, Like, Primitive = _sweep.Forward, _sweep.Like, _sweep.Primitive
 Tape, Traced = _sweep.Tape, _sweep.Traced
-adopt, apply, backward, fresh = _sweep.adopt, _sweep.apply, _sweep.backward, _sweep.fresh
+adopt, apply, apply_linear, ReadAgain = _sweep.adopt, _sweep.apply, _sweep.apply_linear, _sweep.ReadAgain
+backward, fresh = _sweep.backward, _sweep.fresh
 cast, np_like, plain, unbroadcast = _sweep.cast, _sweep.np_like, _sweep.plain, _sweep.unbroadcast
 define_operators, full, is_basic, scale_plain, snapshot, stacked = (
     _sweep.define_operators,
