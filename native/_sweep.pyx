@@ -48,15 +48,15 @@ cdef extern from "sweep.h" nogil:
                               const double *r, double c, double *out) noexcept
     void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t,
                            const double *x, const double *r, double c, const double *u, double *out) noexcept
-    int mercer_binary(int op, ptrdiff_t n, const double *x, int x_step, const double *y, int y_step,
-                      double *out) noexcept
+    int mercer_binary(int op, ptrdiff_t rows, ptrdiff_t n, const double *x, ptrdiff_t x_row, ptrdiff_t x_step,
+                      const double *y, ptrdiff_t y_row, ptrdiff_t y_step, double *out) noexcept
     void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,
                                const double *x, int x_step, const double *y, int y_step, const double *r,
                                double *out) noexcept
     void mercer_accumulate(ptrdiff_t n, const double *x, double *out) noexcept
-    void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
-                      const double *x, int x_step, const double *y, int y_step, const double *r,
-                      double *out) noexcept
+    void mercer_push2(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_t s_step, const double *t,
+                      ptrdiff_t t_step, const double *x, ptrdiff_t x_row, ptrdiff_t x_step, const double *y,
+                      ptrdiff_t y_row, ptrdiff_t y_step, const double *r, double *out) noexcept
     void mercer_slope_push2(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t,
                             int t_step, const double *x, int x_step, const double *y, int y_step,
                             const double *r, const double *u, int u_step, const double *v, int v_step,

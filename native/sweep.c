@@ -100,16 +100,17 @@ void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double 
 }
 
 /* 0 * t is 0 for finite t and NaN otherwise, so its sum tells whether all were finite. */
-int mercer_binary(int op, ptrdiff_t n, const double *x_, int x_step, const double *y_, int y_step,
-                  double *restrict out)
+int mercer_binary(int op, ptrdiff_t rows, ptrdiff_t n, const double *x_, ptrdiff_t x_row, ptrdiff_t x_step,
+                  const double *y_, ptrdiff_t y_row, ptrdiff_t y_step, double *restrict out)
 {
     double bad = 0.0;
     switch (op) {
 #define LOOP(VALUE, XI, YI)                                                                                 \
-    for (ptrdiff_t i = 0; i < n; i++) {                                                                     \
-        const double x = x_[XI], y = y_[YI];                                                                \
-        out[i] = VALUE;                                                                                     \
-    }
+    for (ptrdiff_t k = 0; k < rows; k++)                                                                    \
+        for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
+            const double x = x_[k * x_row + XI], y = y_[k * y_row + YI];                                    \
+            out[k * n + i] = VALUE;                                                                         \
+        }
 #define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
     case MERCER_##NAME:                                                                                     \
         if (x_step && y_step)                                                                               \
@@ -124,7 +125,7 @@ int mercer_binary(int op, ptrdiff_t n, const double *x_, int x_step, const doubl
 #undef LOOP
     }
 #pragma omp simd reduction(+ : bad)
-    for (ptrdiff_t i = 0; i < n; i++)
+    for (ptrdiff_t i = 0; i < rows * n; i++)
         bad += 0.0 * out[i];
     return bad == 0.0;
 }
@@ -173,29 +174,25 @@ void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const
     }
 }
 
-void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
-                  const double *x_, int x_step, const double *y_, int y_step, const double *r_,
-                  double *restrict out)
+void mercer_push2(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_t s_step, const double *t,
+                  ptrdiff_t t_step, const double *x_, ptrdiff_t x_row, ptrdiff_t x_step, const double *y_,
+                  ptrdiff_t y_row, ptrdiff_t y_step, const double *r_, double *restrict out)
 {
     static const double zero = 0.0;
-    if (s == NULL) {
-        s = &zero;
-        s_step = 0;
-    }
-    if (t == NULL) {
-        t = &zero;
-        t_step = 0;
-    }
+    const ptrdiff_t s_row = s ? x_row : 0, t_row = t ? y_row : 0;
+    s_step = s ? s_step : 0, t_step = t ? t_step : 0;
+    s = s ? s : &zero, t = t ? t : &zero;
     switch (op) {
 #define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
     case MERCER_##NAME:                                                                                     \
-        for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
-            const double x = x_[i * x_step], y = y_[i * y_step], r = r_[i];                                 \
-            const double a = s[i * s_step], b = t[i * t_step];                                              \
-            (void)x, (void)y, (void)r;                                                                      \
-            out[i] = (a == 0.0 ? 0.0 : a * (IN_X)) +                                                        \
-                     (b == 0.0 || (op == MERCER_SCALE && x == 0.0) ? 0.0 : b * (IN_Y));                     \
-        }                                                                                                   \
+        for (ptrdiff_t k = 0; k < rows; k++)                                                                \
+            for (ptrdiff_t i = 0; i < n; i++) {                                                             \
+                const double x = x_[k * x_row + i * x_step], y = y_[k * y_row + i * y_step];                \
+                const double r = r_[k * n + i], a = s[k * s_row + i * s_step], b = t[k * t_row + i * t_step]; \
+                (void)x, (void)y, (void)r;                                                                  \
+                out[k * n + i] = (a == 0.0 ? 0.0 : a * (IN_X)) +                                            \
+                                 (b == 0.0 || (op == MERCER_SCALE && x == 0.0) ? 0.0 : b * (IN_Y));         \
+            }                                                                                               \
         break;
         BINARY(CASE)
 #undef CASE
@@ -262,10 +259,13 @@ void mercer_sum_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const dou
 void mercer_repeat_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *restrict x,
                           double *restrict out)
 {
-    for (ptrdiff_t i = 0; i < before; i++)
-        for (ptrdiff_t j = 0; j < n; j++)
-            for (ptrdiff_t k = 0; k < after; k++)
-                *out++ = x[i * after + k];
+    for (ptrdiff_t i = 0; i < before; i++, x += after)
+        for (ptrdiff_t j = 0; j < n; j++, out += after) {
+            if (after == 1)
+                out[0] = x[0];
+            else
+                memcpy(out, x, (size_t)after * sizeof *out);
+        }
 }
 
 int mercer_all_finite(ptrdiff_t n, const double *x)

@@ -43,15 +43,19 @@ void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, 
 /* out[i, j] = s[i, j] * f'(x[j]) + t[j] * f''(x[j]) * u[i, j]; s or u may be NULL (zero). */
 void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t, const double *x,
                        const double *r, double c, const double *u, double *out);
-/* out = x op y; returns whether all of it is finite. */
-int mercer_binary(int op, ptrdiff_t n, const double *x, int x_step, const double *y, int y_step, double *out);
+/* out = x op y in rows of n; returns whether all of it is finite. From row to row x goes on by x_row, in a row by
+   x_step, y likewise. */
+int mercer_binary(int op, ptrdiff_t rows, ptrdiff_t n, const double *x, ptrdiff_t x_row, ptrdiff_t x_step,
+                  const double *y, ptrdiff_t y_row, ptrdiff_t y_step, double *out);
 /* out[i, j] = t[i, j] * the slope in the first (0) or second (1) argument; t has step 0 or 1 in j. */
 void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,
                            const double *x, int x_step, const double *y, int y_step, const double *r,
                            double *out);
-/* out = s * the slope in x + t * the slope in y; s or t may be NULL (zero). */
-void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step, const double *x,
-                  int x_step, const double *y, int y_step, const double *r, double *out);
+/* out = s * the slope in x + t * the slope in y, in rows as above; s (with the rows of x) or t (with those of y)
+   may be NULL (zero). */
+void mercer_push2(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_t s_step, const double *t,
+                  ptrdiff_t t_step, const double *x, ptrdiff_t x_row, ptrdiff_t x_step, const double *y,
+                  ptrdiff_t y_row, ptrdiff_t y_step, const double *r, double *out);
 /* out = s * f_w + t * (f_wx * u + f_wy * v), f_w the slope in the first (0) or second (1) argument; each of s,
    u and v may be NULL (zero). */
 void mercer_slope_push2(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,

@@ -63,6 +63,10 @@ def backward(Tape tape, list seeds, list inputs, chunk=None):
     return [held[at] for at in inputs]
 
 
+cdef inline bint owns_memory(object part):
+    return type(part) is cnp.ndarray and cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
+
+
 cdef int deposit(list held, bytearray owned, Py_ssize_t slot, object part, bint fresh_array) except -1:
     """Add a cotangent to a slot; `fresh_array` says that nobody else has it."""
     have = held[slot]
@@ -110,6 +114,9 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
         if parent < 0:
             continue
         of = y if which else x
+        if p.opcode == MERCER_ADD or p.opcode == MERCER_SUBTRACT:
+            pull_term(g, of, p.opcode == MERCER_SUBTRACT and which, parent, held, owned, chunk)
+            continue
         if real_of(g, x) and real_of(g, y):
             part = slope_product2(p, which, g, x, y, r, lead, r)
             fresh_array = part is not g
@@ -119,6 +126,18 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
             part = elementwise_pull(p, g, r, (x, y), (which == 0, which == 1), chunk)[which]
             fresh_array = False
         deposit(held, owned, parent, part, fresh_array and not is_traced(part))
+    return 0
+
+
+cdef int pull_term(object g, object of, bint negative, Py_ssize_t parent, list held, bytearray owned,
+                   object chunk) except -1:
+    """Pull a cotangent back to a term of a sum or difference."""
+    part = g
+    if not (MERCER_IS_NUMBER(inside(g)) and MERCER_IS_NUMBER(inside(of))):
+        part = summed(g, of, chunk)
+    if negative:  # of the sums over copies, which are fewer
+        part = operate1(NEGATIVE, part, None)
+    deposit(held, owned, parent, part, part is not g and owns_memory(part))
     return 0
 
 

@@ -81,18 +81,8 @@ cdef bint only_adds_axes(object index):
     return True
 
 
-cdef object put_basic(object g, object index, tuple shape):
-    """Return zeros with `g` at an index; None where that needs the rule."""
-    cdef Traced t
-    if is_traced(g):
-        t = <Traced>g
-        if not is_single_forward(t.level):
-            return None
-        value = put_basic(t.value, index, shape)
-        tangent = None if t.tangent is None else put_basic(t.tangent, index, shape)
-        if value is None or (tangent is None and t.tangent is not None):
-            return None
-        return traced(value, t.level, -1, tangent)
+cdef object put_basic(object g, tuple shape, object index):
+    """Return zeros with `g` at an index."""
     if only_adds_axes(index) and type(g) is cnp.ndarray:
         return g.reshape(shape)
     out = np.zeros(shape)
@@ -113,11 +103,10 @@ cdef int pull_index(Tape tape, Py_ssize_t i, object g, list held, bytearray owne
     index = args[1] if len(args) > 1 else (<dict>tape.kwargs[i])["index"]
     have = held[parent]
     if is_basic(index) and (have is None or is_traced(g) or is_traced(have) or only_adds_axes(index)):
-        part = put_basic(g, index, x.shape)
+        part = transposed(put_basic, g, x.shape, index)
         if part is None:
             return 0
-        deposit(held, owned, parent, part, type(part) is cnp.ndarray and cnp.PyArray_CHKFLAGS(
-            <cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA))
+        deposit(held, owned, parent, part, owns_memory(part))
         return 1
     if is_traced(g) or is_traced(have):
         return 0
@@ -141,37 +130,38 @@ cdef int pull_index(Tape tape, Py_ssize_t i, object g, list held, bytearray owne
 # -- sums -----------------------------------------------------------------------------------------------
 
 
-cdef object repeated(object g, tuple shape, tuple axes):
-    """Return what has the shape of a sum over axes in the shape of what was summed; None where that needs
-    the rule.
-    """
-    cdef Traced t
-    cdef Operand o
-    if is_traced(g):
-        t = <Traced>g
-        if not is_single_forward(t.level):
-            return None
-        value = repeated(t.value, shape, axes)
-        tangent = None if t.tangent is None else repeated(t.tangent, shape, axes)
-        if value is None or (tangent is None and t.tangent is not None):
-            return None
-        return traced(value, t.level, -1, tangent)
-    return repeat_to(g, shape, axes) if read(g, &o) else None
-
-
 cdef int pull_sum(Tape tape, Py_ssize_t i, object g, list held, bytearray owned) except -1:
     """Add the cotangent of a sum into that of what was summed; return 0 if that needs a rule."""
     cdef tuple args = <tuple>tape.args[i]
     cdef Like x = <Like>args[0]
     if x.number != cnp.NPY_DOUBLE or tape.kwargs[i]:
         return 0
-    part = repeated(g, x.shape, <tuple>args[1])
+    part = transposed(repeat_to, g, x.shape, args[1])
     if part is None:
         return 0
     deposit(held, owned, tape.parents[tape.first[i]], part, type(part) is cnp.ndarray)
     return 1
 
 
-cdef inline bint is_single_forward(Level level):
-    """Whether a level is forward mode in one direction, still being computed."""
-    return level.open and not level.is_tape and not (<Forward>level).lead
+# -- transposes on values of any level ------------------------------------------------------------------
+
+# A linear map of float64 arrays in C order, and numbers: map(g, shape of the result, what else it needs).
+ctypedef object (*Map)(object, tuple, object)
+
+
+cdef object transposed(Map map, object g, tuple shape, object how):
+    """Return a linear map of a value, None where that needs the rule: where its level is not forward mode
+    in one direction, or inside is something else than float64.
+    """
+    cdef Traced t
+    cdef Operand o
+    if not is_traced(g):
+        return map(g, shape, how) if read(g, &o) else None
+    t = <Traced>g
+    if t.level.is_tape or not t.level.open or (<Forward>t.level).lead:
+        return None
+    value = transposed(map, t.value, shape, how)
+    tangent = None if t.tangent is None else transposed(map, t.tangent, shape, how)
+    if value is None or (tangent is None and t.tangent is not None):
+        return None
+    return traced(value, t.level, -1, tangent)

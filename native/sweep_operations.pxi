@@ -49,12 +49,6 @@ cdef inline bint same_shape(object x, object y):
     return True
 
 
-cdef inline bint is_small_array(object x):
-    """Whether a value is a float64 array in C order, of a size for loops of our own."""
-    cdef Operand o
-    return type(x) is cnp.ndarray and read(x, &o) and o.n <= CHEAP_UP_TO
-
-
 cdef inline double *data_of(object x):
     return <double *>cnp.PyArray_DATA(<cnp.ndarray>x)
 
@@ -117,7 +111,7 @@ cdef inline bint run_binary(int opcode, Py_ssize_t n, const double *x, int x_ste
     cdef cnp.npy_intp size = n
     cdef cnp.npy_intp steps[3]
     if loops[opcode] == NULL:
-        return mercer_binary(opcode, n, x, x_step, y, y_step, out)
+        return mercer_binary(opcode, 1, n, x, 0, x_step, y, 0, y_step, out)
     at[0], at[1], at[2] = <char *>x, <char *>y, <char *>out
     steps[0], steps[1], steps[2] = x_step * sizeof(double), y_step * sizeof(double), sizeof(double)
     loops[opcode](at, &size, steps, loop_data[opcode])
@@ -166,6 +160,10 @@ cdef object value2(Primitive p, object x, object y):
         elif not (a.step and b.step) or same_shape(x, y):
             out = new_like(x if a.step else y)
             if run_binary(p.opcode, a.n if a.step else b.n, a.data, a.step, b.data, b.step, data_of(out)):
+                return out
+        else:
+            out = value2_pair(p.opcode, x, y)
+            if out is not None:
                 return out
     return p.fun(x, y)
 

@@ -145,17 +145,19 @@ cdef object push2(Primitive p, object s, object t, object x, object y, object r,
     if s is None and t is None:
         return None
     a.data = b.data = NULL
-    if not level.lead and read(x, &o) and read(y, &q) and read(r, &v) \
-            and (s is None or (read(s, &a) and (not a.step or a.n == v.n))) \
-            and (t is None or (read(t, &b) and (not b.step or b.n == v.n))) \
-            and (not o.step or o.n == v.n) and (not q.step or q.n == v.n):
+    if (not level.lead and read(x, &o) and read(y, &q) and read(r, &v) and v.n <= CHEAP_UP_TO
+            and (s is None or (read(s, &a) and a.n == o.n and a.step == o.step))
+            and (t is None or (read(t, &b) and b.n == q.n and b.step == q.step))):
         if not v.step:
-            mercer_push2(p.opcode, 1, a.data, 0, b.data, 0, o.data, 0, q.data, 0, v.data, &number)
+            mercer_push2(p.opcode, 1, 1, a.data, 0, b.data, 0, o.data, 0, 0, q.data, 0, 0, v.data, &number)
             return mercer_number(number)
-        if v.n <= CHEAP_UP_TO and (not (o.step and q.step) or same_shape(x, y)):
+        if o.step and q.step and not same_shape(x, y):
+            out = push2_pair(p.opcode, s, t, x, y, r)
+        else:
             out = new_like(r)
-            mercer_push2(p.opcode, v.n, a.data, a.step, b.data, b.step, o.data, o.step, q.data, q.step,
+            mercer_push2(p.opcode, 1, v.n, a.data, a.step, b.data, b.step, o.data, 0, o.step, q.data, 0, q.step,
                          v.data, data_of(out))
+        if out is not None:
             return out
     total = None
     if s is not None:
@@ -392,8 +394,10 @@ def unbroadcast(g, like, chunk=None):
     """
     cdef tuple shape = shape_of(like), have = shape_of(g)
     cdef Py_ssize_t lead = 0 if chunk is None else 1, extra, i
-    if shape and not lead and len(have) >= len(shape) and shape != have and is_small_array(g):
-        return cast(sum_to(<cnp.ndarray>g, shape), like)
+    if not lead and shape != have and len(have) >= len(shape) and _product(have) <= CHEAP_UP_TO:
+        part = transposed(sum_to, g, shape, None)
+        if part is not None:
+            return cast(part, like)
     if lead:
         have = have[1:]
     if shape != have:
