@@ -110,6 +110,7 @@ include "sweep_slopes.pxi"
 include "sweep_axes.pxi"
 include "sweep_linear.pxi"
 include "sweep_backward.pxi"
+include "sweep_calls.pxi"
 
 
 # -- the operations that sweep.h knows ------------------------------------------------------------------

@@ -14,17 +14,18 @@ cdef inline int read(object x, Operand *o):
     `o` must stay where it is.
     """
     cdef cnp.ndarray array
-    if MERCER_IS_NUMBER(x):
-        o.number, o.n, o.step, o.data = PyFloat_AS_DOUBLE(x), 1, 0, &o.number
-        return 1
-    if isinstance(x, cnp.ndarray):
+    cdef int i
+    if type(x) is cnp.ndarray:
         array = <cnp.ndarray>x
         if cnp.PyArray_TYPE(array) != cnp.NPY_DOUBLE or not cnp.PyArray_ISCARRAY_RO(array):
             return 0
-        if type(x) is not cnp.ndarray:
-            return 0
-        o.n, o.data = cnp.PyArray_SIZE(array), <const double *>cnp.PyArray_DATA(array)
+        o.n, o.data = 1, <const double *>cnp.PyArray_DATA(array)
+        for i in range(cnp.PyArray_NDIM(array)):
+            o.n *= cnp.PyArray_DIM(array, i)
         o.step = 1 if cnp.PyArray_NDIM(array) else 0
+        return 1
+    if MERCER_IS_NUMBER(x):
+        o.number, o.n, o.step, o.data = PyFloat_AS_DOUBLE(x), 1, 0, &o.number
         return 1
     if type(x) is int and -2**53 < x < 2**53:
         o.number, o.n, o.step, o.data = <double>x, 1, 0, &o.number

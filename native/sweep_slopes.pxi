@@ -155,8 +155,8 @@ cdef object push2(Primitive p, object s, object t, object x, object y, object r,
             out = push2_pair(p.opcode, s, t, x, y, r)
         else:
             out = new_like(r)
-            mercer_push2(p.opcode, 1, v.n, a.data, a.step, b.data, b.step, o.data, 0, o.step, q.data, 0, q.step,
-                         v.data, data_of(out))
+            mercer_push2(p.opcode, 1, v.n, a.data, a.step, b.data, b.step, o.data, 0, o.step, q.data, 0,
+                         q.step, v.data, data_of(out))
         if out is not None:
             return out
     total = None

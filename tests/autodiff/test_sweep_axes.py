@@ -33,9 +33,9 @@ PAIRS = [
 ]
 OPERATIONS = [np.add, np.subtract, np.multiply, np.true_divide, np.maximum, np.minimum]
 INDICES = [
-    np.s_[:, None, :], np.s_[None], np.s_[None, :, :], np.s_[...], np.s_[..., None], np.s_[:], np.s_[()], np.s_[0],
-    np.s_[-1], np.s_[1, 2], np.s_[1:, ::2], np.s_[::-1], np.s_[:, None, 1], np.s_[2:2], np.int64(1), np.s_[..., 1:],
-    np.s_[-2:, None, ::-1],
+    np.s_[:, None, :], np.s_[None], np.s_[None, :, :], np.s_[...], np.s_[..., None], np.s_[:], np.s_[()],
+    np.s_[0], np.s_[-1], np.s_[1, 2], np.s_[1:, ::2], np.s_[::-1], np.s_[:, None, 1], np.s_[2:2], np.int64(1),
+    np.s_[..., 1:], np.s_[-2:, None, ::-1],
 ]  # fmt: skip
 
 

@@ -73,8 +73,10 @@ def flag(value, default=False):
 
 # -- sums -----------------------------------------------------------------------------------------------
 
+_add_up = np.add.reduce
+
 sum_of = Primitive(
-    lambda x, axis, keepdims, **kwargs: np.add.reduce(x, axis=axis, keepdims=keepdims, **kwargs),
+    lambda x, axis, keepdims, dtype=None: _add_up(x, axis, dtype, None, keepdims),
     jvp=[lambda t, ans, x, axis, keepdims, **kwargs: sum_of(t, axis, keepdims, **kwargs)],
     vjp=[lambda g, ans, x, axis, keepdims, **kwargs: spread(g, ans, x, axis, keepdims)],
     name="np.sum",

@@ -31,17 +31,23 @@ __all__ = [
     "apply",
     "apply_linear",
     "backward",
+    "belongs",
     "cast",
     "define_operators",
     "fresh",
     "full",
+    "inputs_of",
     "is_basic",
     "np_like",
+    "outputs_of",
+    "owned",
     "plain",
+    "pulled",
     "scale_plain",
     "snapshot",
     "stacked",
     "unbroadcast",
+    "zeros_for_none",
 ]
 
 FUNCTIONS, UFUNCS, UFUNC_METHODS = _sweep.FUNCTIONS, _sweep.UFUNCS, _sweep.UFUNC_METHODS
@@ -52,6 +58,8 @@ Tape, Traced = _sweep.Tape, _sweep.Traced
 adopt, apply, apply_linear, ReadAgain = _sweep.adopt, _sweep.apply, _sweep.apply_linear, _sweep.ReadAgain
 backward, fresh = _sweep.backward, _sweep.fresh
 cast, np_like, plain, unbroadcast = _sweep.cast, _sweep.np_like, _sweep.plain, _sweep.unbroadcast
+belongs, inputs_of, outputs_of = _sweep.belongs, _sweep.inputs_of, _sweep.outputs_of
+owned, pulled, zeros_for_none = _sweep.owned, _sweep.pulled, _sweep.zeros_for_none
 define_operators, full, is_basic, scale_plain, snapshot, stacked = (
     _sweep.define_operators,
     _sweep.full,
