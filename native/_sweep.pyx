@@ -47,7 +47,8 @@ cdef extern from "sweep.h" nogil:
     void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *x,
                               const double *r, double c, double *out) noexcept
     void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t,
-                           const double *x, const double *r, double c, const double *u, double *out) noexcept
+                           const double *x, const double *r, double c, const double *u, double *out,
+                           double *product) noexcept
     int mercer_binary(int op, ptrdiff_t rows, ptrdiff_t n, const double *x, ptrdiff_t x_row, ptrdiff_t x_step,
                       const double *y, ptrdiff_t y_row, ptrdiff_t y_step, double *out) noexcept
     void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,

@@ -71,7 +71,8 @@ void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, 
 }
 
 void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t,
-                       const double *x_, const double *r_, double c, const double *u, double *out)
+                       const double *x_, const double *r_, double c, const double *u, double *out,
+                       double *product)
 {
     (void)c;
     switch (op) {
@@ -80,6 +81,8 @@ void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, con
         for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
             const double x = x_[i], r = r_[i], slope = SLOPE, second = t[i] == 0.0 ? 0.0 : t[i] * (SECOND); \
             (void)x, (void)r;                                                                               \
+            if (product)                                                                                    \
+                product[i] = t[i] == 0.0 ? 0.0 : t[i] * slope;                                              \
             for (ptrdiff_t k = 0; k < lead; k++) {                                                          \
                 const double a = s ? s[k * n + i] : 0.0, b = u ? u[k * n + i] : 0.0;                        \
                 out[k * n + i] = (a == 0.0 ? 0.0 : a * slope) + (b == 0.0 ? 0.0 : b * second);              \

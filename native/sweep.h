@@ -40,9 +40,10 @@ enum {
 /* out[i, j] = t[i, j] * f'(x[j]), r = f(x). */
 void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *x,
                           const double *r, double c, double *out);
-/* out[i, j] = s[i, j] * f'(x[j]) + t[j] * f''(x[j]) * u[i, j]; s or u may be NULL (zero). */
+/* out[i, j] = s[i, j] * f'(x[j]) + t[j] * f''(x[j]) * u[i, j]; s or u may be NULL (zero). If product is not NULL,
+   product[j] = t[j] * f'(x[j]). */
 void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t, const double *x,
-                       const double *r, double c, const double *u, double *out);
+                       const double *r, double c, const double *u, double *out, double *product);
 /* out = x op y in rows of n; returns whether all of it is finite. From row to row x goes on by x_row, in a row by
    x_step, y likewise. */
 int mercer_binary(int op, ptrdiff_t rows, ptrdiff_t n, const double *x, ptrdiff_t x_row, ptrdiff_t x_step,

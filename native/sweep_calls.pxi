@@ -41,10 +41,16 @@ def pulled(Tape tape, list slots, cotangents, list leaves, chunk=None):
         What the inputs hold: they are the tape's first slots.
     chunk : int or None
     """
-    pairs = zip(slots, cotangents, strict=True)
-    cdef list seeds = [(s, g) for s, g in pairs if s is not None and g is not None]
-    cdef list result = backward(tape, seeds, list(range(len(leaves))), chunk)
+    cdef list seeds = [], inputs = [], result
     cdef Py_ssize_t i
+    if len(cotangents) != len(slots):
+        raise ValueError(f"there are {len(cotangents)} cotangents for {len(slots)} outputs")
+    for i in range(len(slots)):
+        if slots[i] is not None and cotangents[i] is not None:
+            seeds.append((slots[i], cotangents[i]))
+    for i in range(len(leaves)):
+        inputs.append(i)
+    result = backward(tape, seeds, inputs, chunk)
     for i in range(len(leaves)):
         result[i] = cast(result[i], leaves[i])
     return result

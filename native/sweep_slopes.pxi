@@ -74,8 +74,8 @@ cdef object slope_product_above(Primitive p, object t, object x, object r, objec
     cdef Tape tape
     cdef Forward forward
     t0, x0, r0 = at_level(t, top), at_level(x, top), at_level(r, top)
-    ans = slope_product(p, t0, x0, r0, c, 0)
     if top.is_tape:
+        ans = slope_product(p, t0, x0, r0, c, 0)
         tape = <Tape>top
         tape.begin(slope_of(p), (t0, x0, r0, c), None, None, ans, 0)
         tape.parent((<Traced>t).slot if t0 is not t else -1)
@@ -87,28 +87,60 @@ cdef object slope_product_above(Primitive p, object t, object x, object r, objec
     s = (<Traced>t).tangent if t0 is not t else None
     u = (<Traced>x).tangent if x0 is not x else None
     if s is None and u is None:
-        return ans
+        return slope_product(p, t0, x0, r0, c, 0)
+    if not forward.lead:
+        ans, tangent = slope_both(p, s, t0, x0, r0, c, u)
+        if ans is not None:
+            return traced(ans, forward, -1, tangent)
+    ans = slope_product(p, t0, x0, r0, c, 0)
     return traced(ans, forward, -1, slope_push(p, s, t0, x0, r0, c, u, forward.lead))
+
+
+cdef struct Pushed:
+    # The operands of s · f'(x) + t · f''(x) · u; s and u may be NULL (zero).
+    Operand s, t, x, r, c, u
+
+
+cdef bint read_pushed(Pushed *o, object s, object t, object x, object r, object c, object u, Py_ssize_t rows):
+    """Describe float64 operands of one shape, s and u with an axis of `rows` in front."""
+    o.c.number = 0.0
+    o.s.data = o.u.data = NULL
+    return (read(t, &o.t) and read(x, &o.x) and read(r, &o.r) and (c is None or read(c, &o.c))
+            and o.t.step == o.x.step and o.r.step == o.x.step
+            and (s is None or (read(s, &o.s) and o.s.n == rows * o.x.n and (o.s.step or not o.x.step)))
+            and (u is None or (read(u, &o.u) and o.u.n == rows * o.x.n and (o.u.step or not o.x.step))))
+
+
+cdef tuple slope_both(Primitive p, object s, object t, object x, object r, object c, object u):
+    """Return t · f'(x) and its tangent s · f'(x) + t · f''(x) · u, the slope being computed once."""
+    cdef Pushed o
+    cdef double product, push
+    if not read_pushed(&o, s, t, x, r, c, u, 1):
+        return None, None
+    if not o.x.step:
+        mercer_slope_push(p.opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data, &push,
+                          &product)
+        return mercer_number(product), mercer_number(push)
+    ans, tangent = new_like(x), new_like(x)
+    mercer_slope_push(p.opcode, 1, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+                      data_of(tangent), data_of(ans))
+    return ans, tangent
 
 
 cdef object slope_push(Primitive p, object s, object t, object x, object r, object c, object u,
                        Py_ssize_t lead):
     """Return s · f'(x) + t · f''(x) · u."""
-    cdef Operand a, b, o, q, v, k
+    cdef Pushed o
     cdef double out_number
     cdef Py_ssize_t rows = lead if lead else 1
-    k.number = 0.0
-    a.data = v.data = NULL
-    if (read(t, &b) and read(x, &o) and read(r, &q) and (c is None or read(c, &k))
-            and b.step == o.step and q.step == o.step
-            and (s is None or (read(s, &a) and a.n == rows * o.n and (a.step or not o.step)))
-            and (u is None or (read(u, &v) and v.n == rows * o.n and (v.step or not o.step)))):
-        like = u if s is None else s
-        if not o.step and not lead:
-            mercer_slope_push(p.opcode, 1, 1, a.data, b.data, o.data, q.data, k.number, v.data, &out_number)
+    if read_pushed(&o, s, t, x, r, c, u, rows):
+        if not o.x.step and not lead:
+            mercer_slope_push(p.opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+                              &out_number, NULL)
             return mercer_number(out_number)
-        out = new_like(like)
-        mercer_slope_push(p.opcode, rows, o.n, a.data, b.data, o.data, q.data, k.number, v.data, data_of(out))
+        out = new_like(u if s is None else s)
+        mercer_slope_push(p.opcode, rows, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+                          data_of(out), NULL)
         return out
     total = None if s is None else slope_product(p, s, x, r, c, lead)
     if u is not None:
