@@ -100,7 +100,6 @@ cdef object _add = np.add
 cdef object _add_reduce = np.add.reduce
 cdef object _multiply = np.multiply
 cdef object _order = itertools.count(1)
-cdef object _EVERYTHING = slice(None)
 cdef object _FLOAT64 = np.dtype(np.float64)
 
 include "sweep_levels.pxi"

@@ -76,7 +76,8 @@ cdef bint only_adds_axes(object index):
     if not isinstance(index, tuple):
         index = (index,)
     for part in <tuple>index:
-        if not (part is None or part is Ellipsis or part == _EVERYTHING):
+        if not (part is None or part is Ellipsis or (
+                isinstance(part, slice) and part.start is None and part.stop is None and part.step is None)):
             return False
     return True
 
@@ -104,10 +105,9 @@ cdef int pull_index(Tape tape, Py_ssize_t i, object g, list held, bytearray owne
     have = held[parent]
     if is_basic(index) and (have is None or is_traced(g) or is_traced(have) or only_adds_axes(index)):
         part = transposed(put_basic, g, x.shape, index)
-        if part is None:
-            return 0
-        deposit(held, owned, parent, part, owns_memory(part))
-        return 1
+        if part is not None:
+            deposit(held, owned, parent, part, owns_memory(part))
+            return 1
     if is_traced(g) or is_traced(have):
         return 0
     if have is None:

@@ -139,6 +139,22 @@ def test_cotangents_of_views_are_their_own():
     np.testing.assert_array_equal(g, numbers((1, 3), 1))
 
 
+def test_cotangents_in_other_layouts():
+    """A transposed or read-only cotangent is put back, too, when a loop reads entry after entry."""
+    x = numbers((3, 4), 1)
+    w = numbers((3, 4), 2)
+
+    def f(x):
+        rows = [x[i] * x[i] for i in range(3)]
+        return (
+            np.sum(np.stack(rows).T * w.T)
+            + np.sum(x[:, 1:].T * w[:, 1:].T)
+            + np.sum(x[slice(np.array(1), 3)])
+        )
+
+    check(f, x, numbers((3, 4), 3))
+
+
 def test_views_see_assignments():
     def f(x):
         y = x * 1.0
