@@ -47,20 +47,29 @@ cdef extern from "sweep.h" nogil:
     void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *x,
                               const double *r, double c, double *out) noexcept
     void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t,
-                           const double *x, const double *r, double c, const double *u, double *out) noexcept
-    int mercer_binary(int op, ptrdiff_t n, const double *x, int x_step, const double *y, int y_step,
-                      double *out) noexcept
+                           const double *x, const double *r, double c, const double *u, double *out,
+                           double *product) noexcept
+    int mercer_binary(int op, ptrdiff_t rows, ptrdiff_t n, const double *x, ptrdiff_t x_row, ptrdiff_t x_step,
+                      const double *y, ptrdiff_t y_row, ptrdiff_t y_step, double *out) noexcept
     void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,
                                const double *x, int x_step, const double *y, int y_step, const double *r,
                                double *out) noexcept
     void mercer_accumulate(ptrdiff_t n, const double *x, double *out) noexcept
-    void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
-                      const double *x, int x_step, const double *y, int y_step, const double *r,
-                      double *out) noexcept
+    void mercer_push2(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_t s_step, const double *t,
+                      ptrdiff_t t_step, const double *x, ptrdiff_t x_row, ptrdiff_t x_step, const double *y,
+                      ptrdiff_t y_row, ptrdiff_t y_step, const double *r, double *out) noexcept
+    void mercer_slope_push2(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t,
+                            int t_step, const double *x, int x_step, const double *y, int y_step,
+                            const double *r, const double *u, int u_step, const double *v, int v_step,
+                            double *out) noexcept
     void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
                              double *out) noexcept
     void mercer_scale(ptrdiff_t n, double *t, const double *slope, int step) noexcept
     double mercer_scaled_sum(ptrdiff_t n, const double *t, const double *slope) noexcept
+    void mercer_sum_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *x,
+                           double *out) noexcept
+    void mercer_repeat_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *x,
+                              double *out) noexcept
     double mercer_sum(ptrdiff_t n, const double *x) noexcept
     uint64_t mercer_checksum(ptrdiff_t n_bytes, const char *bytes) noexcept
     int mercer_all_finite(ptrdiff_t n, const double *x) noexcept
@@ -70,6 +79,7 @@ cdef enum:
     COPIED_UP_TO = 16384  # bytes
     CHEAP_UP_TO = 16384
     LIBM_UP_TO = 96
+    MAX_DIMS = 64  # NumPy's
 
 #: The tables that rules fill: NumPy function -> implementation, ufunc -> primitive, method -> handler, name
 #: -> method.
@@ -92,19 +102,23 @@ cdef object _add = np.add
 cdef object _add_reduce = np.add.reduce
 cdef object _multiply = np.multiply
 cdef object _order = itertools.count(1)
+cdef object _FLOAT64 = np.dtype(np.float64)
 
 include "sweep_levels.pxi"
 include "sweep_traced.pxi"
 include "sweep_primitives.pxi"
 include "sweep_operations.pxi"
 include "sweep_slopes.pxi"
+include "sweep_axes.pxi"
+include "sweep_linear.pxi"
 include "sweep_backward.pxi"
+include "sweep_calls.pxi"
 
 
 # -- the operations that sweep.h knows ------------------------------------------------------------------
 
-cdef Primitive ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, NEGATIVE, SCALE, GETITEM
-ADD = SUBTRACT = MULTIPLY = DIVIDE = POWER = NEGATIVE = SCALE = GETITEM = None
+cdef Primitive ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, NEGATIVE, SCALE, GETITEM, SUM
+ADD = SUBTRACT = MULTIPLY = DIVIDE = POWER = NEGATIVE = SCALE = GETITEM = SUM = None
 
 _UNARY = (
     np.negative, np.sin, np.cos, np.tan, np.exp, np.expm1, np.log, np.log1p, np.sqrt, np.square,
@@ -123,10 +137,10 @@ find_loop2(np.minimum, OPCODES[np.minimum])
 
 def define_operators(**primitives):
     """Name the primitives behind the operators, once the rules have defined them."""
-    global ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, NEGATIVE, SCALE, GETITEM
+    global ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, NEGATIVE, SCALE, GETITEM, SUM
     ADD, SUBTRACT, MULTIPLY = primitives["add"], primitives["subtract"], primitives["multiply"]
     DIVIDE, POWER, NEGATIVE = primitives["divide"], primitives["power"], primitives["negative"]
-    SCALE, GETITEM = primitives["scale"], primitives["getitem"]
+    SCALE, GETITEM, SUM = primitives["scale"], primitives["getitem"], primitives["sum"]
 
 
 def full(double value, tuple shape):

@@ -29,15 +29,15 @@
 /* The share of an extremum: ties are split, and what is not a number is what was returned. */
 #define MORE(WINS, SELF) (WINS || SELF != SELF ? 1.0 : x == y ? 0.5 : 0.0)
 
-/* x op y, and the slopes in x and in y. */
+/* x op y, the slopes in x and in y, and the second slopes in x twice, in x and y, in y twice. */
 #define BINARY(X)                                                                                           \
-    X(ADD, x + y, 1.0, 1.0)                                                                                 \
-    X(SUBTRACT, x - y, 1.0, -1.0)                                                                           \
-    X(MULTIPLY, x *y, y, x)                                                                                 \
-    X(DIVIDE, x / y, 1.0 / y, -r / y)                                                                       \
-    X(MAXIMUM, x >= y || x != x ? x : y, MORE(x > y, x), MORE(y > x, y))                                    \
-    X(MINIMUM, x <= y || x != x ? x : y, MORE(x < y, x), MORE(y < x, y))                                    \
-    X(SCALE, x == 0.0 ? 0.0 : x * y, y, x)
+    X(ADD, x + y, 1.0, 1.0, 0.0, 0.0, 0.0)                                                                  \
+    X(SUBTRACT, x - y, 1.0, -1.0, 0.0, 0.0, 0.0)                                                            \
+    X(MULTIPLY, x *y, y, x, 0.0, 1.0, 0.0)                                                                  \
+    X(DIVIDE, x / y, 1.0 / y, -r / y, 0.0, -1.0 / (y * y), 2.0 * r / (y * y))                               \
+    X(MAXIMUM, x >= y || x != x ? x : y, MORE(x > y, x), MORE(y > x, y), 0.0, 0.0, 0.0)                     \
+    X(MINIMUM, x <= y || x != x ? x : y, MORE(x < y, x), MORE(y < x, y), 0.0, 0.0, 0.0)                     \
+    X(SCALE, x == 0.0 ? 0.0 : x * y, y, x, 0.0, 1.0, 0.0)
 
 /* Squares and cubes as products, which is what NumPy computes for squares. */
 static inline double raised(double x, double c)
@@ -73,7 +73,8 @@ void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, 
 }
 
 void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t,
-                       const double *x_, const double *r_, double c, const double *u, double *out)
+                       const double *x_, const double *r_, double c, const double *u, double *out,
+                       double *product)
 {
     (void)c;
     switch (op) {
@@ -82,6 +83,8 @@ void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, con
         for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
             const double x = x_[i], r = r_[i], slope = SLOPE, second = t[i] == 0.0 ? 0.0 : t[i] * (SECOND); \
             (void)x, (void)r;                                                                               \
+            if (product)                                                                                    \
+                product[i] = t[i] == 0.0 ? 0.0 : t[i] * slope;                                              \
             for (ptrdiff_t k = 0; k < lead; k++) {                                                          \
                 const double a = s ? s[k * n + i] : 0.0, b = u ? u[k * n + i] : 0.0;                        \
                 out[k * n + i] = (a == 0.0 ? 0.0 : a * slope) + (b == 0.0 ? 0.0 : b * second);              \
@@ -102,17 +105,18 @@ void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double 
 }
 
 /* 0 * t is 0 for finite t and NaN otherwise, so its sum tells whether all were finite. */
-int mercer_binary(int op, ptrdiff_t n, const double *x_, int x_step, const double *y_, int y_step,
-                  double *restrict out)
+int mercer_binary(int op, ptrdiff_t rows, ptrdiff_t n, const double *x_, ptrdiff_t x_row, ptrdiff_t x_step,
+                  const double *y_, ptrdiff_t y_row, ptrdiff_t y_step, double *restrict out)
 {
     double bad = 0.0;
     switch (op) {
 #define LOOP(VALUE, XI, YI)                                                                                 \
-    for (ptrdiff_t i = 0; i < n; i++) {                                                                     \
-        const double x = x_[XI], y = y_[YI];                                                                \
-        out[i] = VALUE;                                                                                     \
-    }
-#define CASE(NAME, VALUE, IN_X, IN_Y)                                                                       \
+    for (ptrdiff_t k = 0; k < rows; k++)                                                                    \
+        for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
+            const double x = x_[k * x_row + XI], y = y_[k * y_row + YI];                                    \
+            out[k * n + i] = VALUE;                                                                         \
+        }
+#define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
     case MERCER_##NAME:                                                                                     \
         if (x_step && y_step)                                                                               \
             LOOP(VALUE, i, i)                                                                               \
@@ -126,17 +130,24 @@ int mercer_binary(int op, ptrdiff_t n, const double *x_, int x_step, const doubl
 #undef LOOP
     }
 #pragma omp simd reduction(+ : bad)
-    for (ptrdiff_t i = 0; i < n; i++)
+    for (ptrdiff_t i = 0; i < rows * n; i++)
         bad += 0.0 * out[i];
     return bad == 0.0;
 }
 
-void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,
-                           const double *x_, int x_step, const double *y_, int y_step, const double *r_,
-                           double *restrict out)
+void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *restrict t,
+                           int t_step, const double *restrict x_, int x_step, const double *restrict y_,
+                           int y_step, const double *restrict r_, double *restrict out)
 {
     switch (op) {
-#define LOOP(SLOPE)                                                                                         \
+/* Of entries next to each other the compiler makes vectors. */
+#define ROW(SLOPE, T, X, Y)                                                                                 \
+    for (ptrdiff_t i = 0; i < n; i++) {                                                                     \
+        const double x = x_[X], y = y_[Y], r = r_[i], a = t[T], slope = SLOPE;                              \
+        (void)x, (void)y, (void)r;                                                                          \
+        out[i] = a == 0.0 || (op == MERCER_SCALE && slope == 0.0) ? 0.0 : a * slope;                        \
+    }
+#define ROWS(SLOPE)                                                                                         \
     for (ptrdiff_t i = 0; i < n; i++) {                                                                     \
         const double x = x_[i * x_step], y = y_[i * y_step], r = r_[i], slope = SLOPE;                      \
         (void)x, (void)y, (void)r;                                                                          \
@@ -145,45 +156,80 @@ void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const
             out[k * n + i] = a == 0.0 || (op == MERCER_SCALE && slope == 0.0) ? 0.0 : a * slope;            \
         }                                                                                                   \
     }
-#define CASE(NAME, VALUE, IN_X, IN_Y)                                                                       \
+#define LOOP(SLOPE)                                                                                         \
+    if (lead > 1)                                                                                           \
+        ROWS(SLOPE)                                                                                         \
+    else if (t_step && x_step && y_step)                                                                    \
+        ROW(SLOPE, i, i, i)                                                                                 \
+    else                                                                                                    \
+        ROW(SLOPE, i * t_step, i * x_step, i * y_step)
+#define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
     case MERCER_##NAME:                                                                                     \
-        if (which)                                                                                          \
+        if (which) {                                                                                        \
             LOOP(IN_Y)                                                                                      \
-        else                                                                                                \
+        } else {                                                                                            \
             LOOP(IN_X)                                                                                      \
-        break;
-        BINARY(CASE)
-#undef CASE
-#undef LOOP
-    }
-}
-
-void mercer_push2(int op, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
-                  const double *x_, int x_step, const double *y_, int y_step, const double *r_,
-                  double *restrict out)
-{
-    static const double zero = 0.0;
-    if (s == NULL) {
-        s = &zero;
-        s_step = 0;
-    }
-    if (t == NULL) {
-        t = &zero;
-        t_step = 0;
-    }
-    switch (op) {
-#define CASE(NAME, VALUE, IN_X, IN_Y)                                                                       \
-    case MERCER_##NAME:                                                                                     \
-        for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
-            const double x = x_[i * x_step], y = y_[i * y_step], r = r_[i];                                 \
-            const double a = s[i * s_step], b = t[i * t_step];                                              \
-            (void)x, (void)y, (void)r;                                                                      \
-            out[i] = (a == 0.0 ? 0.0 : a * (IN_X)) +                                                        \
-                     (b == 0.0 || (op == MERCER_SCALE && x == 0.0) ? 0.0 : b * (IN_Y));                     \
         }                                                                                                   \
         break;
         BINARY(CASE)
 #undef CASE
+#undef LOOP
+#undef ROWS
+#undef ROW
+    }
+}
+
+void mercer_push2(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_t s_step, const double *t,
+                  ptrdiff_t t_step, const double *x_, ptrdiff_t x_row, ptrdiff_t x_step, const double *y_,
+                  ptrdiff_t y_row, ptrdiff_t y_step, const double *r_, double *restrict out)
+{
+    static const double zero = 0.0;
+    const ptrdiff_t s_row = s ? x_row : 0, t_row = t ? y_row : 0;
+    s_step = s ? s_step : 0, t_step = t ? t_step : 0;
+    s = s ? s : &zero, t = t ? t : &zero;
+    switch (op) {
+#define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
+    case MERCER_##NAME:                                                                                     \
+        for (ptrdiff_t k = 0; k < rows; k++)                                                                \
+            for (ptrdiff_t i = 0; i < n; i++) {                                                             \
+                const double x = x_[k * x_row + i * x_step], y = y_[k * y_row + i * y_step];                \
+                const double r = r_[k * n + i], a = s[k * s_row + i * s_step], b = t[k * t_row + i * t_step]; \
+                (void)x, (void)y, (void)r;                                                                  \
+                out[k * n + i] = (a == 0.0 ? 0.0 : a * (IN_X)) +                                            \
+                                 (b == 0.0 || (op == MERCER_SCALE && x == 0.0) ? 0.0 : b * (IN_Y));         \
+            }                                                                                               \
+        break;
+        BINARY(CASE)
+#undef CASE
+    }
+}
+
+void mercer_slope_push2(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
+                        const double *x_, int x_step, const double *y_, int y_step, const double *r_,
+                        const double *u, int u_step, const double *v, int v_step, double *restrict out)
+{
+    static const double zero = 0.0;
+    s = s ? s : &zero, u = u ? u : &zero, v = v ? v : &zero;
+    switch (op) {
+#define LOOP(SLOPE, IN_X, IN_Y)                                                                             \
+    for (ptrdiff_t i = 0; i < n; i++) {                                                                     \
+        const double x = x_[i * x_step], y = y_[i * y_step], r = r_[i], slope = SLOPE;                      \
+        const double a = s[i * s_step], b = t[i * t_step], du = u[i * u_step], dv = v[i * v_step];          \
+        (void)x, (void)y, (void)r;                                                                          \
+        out[i] = a == 0.0 || (op == MERCER_SCALE && slope == 0.0) ? 0.0 : a * slope;                        \
+        if (b != 0.0)                                                                                       \
+            out[i] += (du == 0.0 ? 0.0 : b * du * (IN_X)) + (dv == 0.0 ? 0.0 : b * dv * (IN_Y));            \
+    }
+#define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
+    case MERCER_##NAME:                                                                                     \
+        if (which)                                                                                          \
+            LOOP(IN_Y, XY, YY)                                                                              \
+        else                                                                                                \
+            LOOP(IN_X, XX, XY)                                                                              \
+        break;
+        BINARY(CASE)
+#undef CASE
+#undef LOOP
     }
 }
 
@@ -216,6 +262,31 @@ double mercer_sum(ptrdiff_t n, const double *x)
     for (ptrdiff_t i = 0; i < n; i++)
         s += x[i];
     return s;
+}
+
+void mercer_sum_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *restrict x,
+                       double *restrict out)
+{
+    for (ptrdiff_t i = 0; i < before; i++, out += after) {
+        if (after == 1)
+            out[0] = mercer_sum(n, x + i * n);
+        else
+            memset(out, 0, (size_t)after * sizeof *out);
+        for (ptrdiff_t j = 0; after > 1 && j < n; j++)
+            mercer_accumulate(after, x + (i * n + j) * after, out);
+    }
+}
+
+void mercer_repeat_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *restrict x,
+                          double *restrict out)
+{
+    for (ptrdiff_t i = 0; i < before; i++, x += after)
+        for (ptrdiff_t j = 0; j < n; j++, out += after) {
+            if (after == 1)
+                out[0] = x[0];
+            else
+                memcpy(out, x, (size_t)after * sizeof *out);
+        }
 }
 
 int mercer_all_finite(ptrdiff_t n, const double *x)

@@ -45,7 +45,8 @@ def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False):
                 if p.opcode:
                     pull_operation(tape, i, p, g, owned[slot], held, owned, chunk)
                     continue
-                if p is GETITEM and chunk is None and put_back(tape, i, g, held, owned):
+                if chunk is None and ((p is GETITEM and pull_index(tape, i, g, held, owned))
+                                      or (p is SUM and pull_sum(tape, i, g, held, owned))):
                     continue
             else:
                 g = tuple(held[slot:slot + n])
@@ -67,6 +68,10 @@ def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False):
     return [held[at] for at in inputs]
 
 
+cdef inline bint owns_memory(object part):
+    return type(part) is cnp.ndarray and cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
+
+
 cdef int deposit(list held, bytearray owned, Py_ssize_t slot, object part, bint fresh_array) except -1:
     """Add a cotangent to a slot; `fresh_array` says that nobody else has it."""
     have = held[slot]
@@ -79,51 +84,6 @@ cdef int deposit(list held, bytearray owned, Py_ssize_t slot, object part, bint 
         held[slot] = operate2(ADD, have, part)
         owned[slot] = type(held[slot]) is cnp.ndarray
     return 0
-
-
-cdef int put_back(Tape tape, Py_ssize_t i, object g, list held, bytearray owned) except -1:
-    """Add the cotangent of x[index] into that of x where it stands; return 0 if that needs a rule.
-
-    A loop over entries would else make an array of x's size for each.
-    """
-    cdef Py_ssize_t parent = tape.parents[tape.first[i]]
-    cdef tuple args
-    cdef Like x = <Like>(<tuple>tape.args[i])[0]
-    if x.number != cnp.NPY_DOUBLE or type_number(g) != cnp.NPY_DOUBLE or isinstance(g, Traced) or parent < 0:
-        return 0
-    have = held[parent]
-    if have is None:
-        have = np.zeros(x.shape)
-    elif isinstance(have, Traced) or type_number(have) != cnp.NPY_DOUBLE or MERCER_IS_NUMBER(have):
-        return 0
-    elif not (owned[parent] and cnp.PyArray_ISCARRAY(<cnp.ndarray>have)):
-        have = np.array(have, np.float64)
-    args = <tuple>tape.args[i]
-    index = args[1] if len(args) > 1 else (<dict>tape.kwargs[i])["index"]
-    if not is_basic(index):
-        np.add.at(have, index, g)
-    elif MERCER_IS_NUMBER(g) and type(index) is int and cnp.PyArray_NDIM(<cnp.ndarray>have) == 1:
-        data_of(have)[<Py_ssize_t>index + (x.shape[0] if index < 0 else 0)] += <double>g
-    else:
-        have[index] += g
-    held[parent] = have
-    owned[parent] = True
-    return 1
-
-
-cpdef bint is_basic(object index):
-    """Whether an index makes a view (NumPy's basic indexing)."""
-    if isinstance(index, tuple):
-        for part in index:
-            if not is_basic_part(part):
-                return False
-        return True
-    return is_basic_part(index)
-
-
-cdef bint is_basic_part(object part):
-    return (type(part) is int or part is None or part is Ellipsis or isinstance(part, slice)
-            or isinstance(part, np.integer) or (isinstance(part, int) and not isinstance(part, bool)))
 
 
 cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_is_owned, list held,
@@ -145,7 +105,7 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
     if p.opcode < MERCER_N_UNARY:
         k.number = 0.0
         if isinstance(x, Like):
-            if top_of(g, r, None) is not None:  # the slope's derivative is that of the answer
+            if top_of(g, r, None, None) is not None:  # the slope's derivative is that of the answer
                 part = elementwise_pull(p, g, r, (x,), (True,), chunk)[0]
                 return deposit(held, owned, tape.parents[begin], part, is_unshared(part, 1))
             x = r
@@ -177,6 +137,8 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
 cdef object pulled2(Primitive p, int which, object g, object x, object y, object r, object chunk, bint g_is_free):
     """Return the cotangent of an argument of a binary operation; in the place of g if nothing else needs that."""
     of = y if which else x
+    if p.opcode == MERCER_ADD or p.opcode == MERCER_SUBTRACT:
+        return pulled_term(p, which, g, x, y, chunk, g_is_free)
     if not (real_of(g, x) and real_of(g, y)):
         return elementwise_pull(p, g, r, (x, y), (which == 0, which == 1), chunk)[which]
     if chunk is None and p.opcode == MERCER_MULTIPLY and MERCER_IS_NUMBER(of):
@@ -187,7 +149,18 @@ cdef object pulled2(Primitive p, int which, object g, object x, object y, object
         part = g
     else:
         part = slope_product2(p, which, g, x, y, r, 0 if chunk is None else chunk, r)
-    return part if MERCER_IS_NUMBER(part) and MERCER_IS_NUMBER(of) else summed(part, of, chunk)
+    return part if MERCER_IS_NUMBER(inside(part)) and MERCER_IS_NUMBER(inside(of)) else summed(part, of, chunk)
+
+
+cdef object pulled_term(Primitive p, int which, object g, object x, object y, object chunk, bint g_is_free):
+    """Return the cotangent of a term of a sum or difference."""
+    part, of = g, y if which else x
+    if not (MERCER_IS_NUMBER(inside(g)) and MERCER_IS_NUMBER(inside(of))):
+        part = summed(g, of, chunk)
+    if p.opcode == MERCER_ADD or not which:
+        return part
+    # The sums over copies are negated, which are fewer.
+    return g if part is g and g_is_free and scaled_in_place(p, 1, g, x, y) else operate1(NEGATIVE, part, None)
 
 
 cdef object scaled_sum(object g, object slope):

@@ -127,7 +127,7 @@ cdef class Tape(Level):
         Small arrays are copied; of larger ones a checksum says at the sweep whether they have changed.
         """
         cdef cnp.ndarray a
-        if isinstance(x, Traced):
+        if is_traced(x):
             return traced((<Traced>x).value, (<Traced>x).level, (<Traced>x).slot, (<Traced>x).tangent)
         if type(x) is cnp.ndarray:
             a = <cnp.ndarray>x
@@ -158,12 +158,12 @@ cdef class Tape(Level):
         cdef tuple kept
         cdef bint others = False
         for i in range(len(args)):
-            if not (isinstance(args[i], Traced) and (<Traced>args[i]).level is self) \
-                    and (isinstance(args[i], Traced) or type(args[i]) is cnp.ndarray):
+            if not (is_traced(args[i]) and (<Traced>args[i]).level is self) \
+                    and (is_traced(args[i]) or type(args[i]) is cnp.ndarray):
                 others = True
         if others:
             raw = tuple([
-                b if isinstance(a, Traced) and (<Traced>a).level is self else self.kept(b)
+                b if is_traced(a) and (<Traced>a).level is self else self.kept(b)
                 for a, b in zip(args, raw)
             ])
         if isinstance(answer, tuple):
@@ -171,13 +171,12 @@ cdef class Tape(Level):
         elif primitive.opcode:
             self.begin(primitive, raw[0], raw[1] if len(raw) > 1 else None, None, answer, 0)
         elif primitive.linear:
-            kept, like = (Like(raw[0]), *raw[1:]), Like(answer)
-            self.begin(primitive, kept, None, kwargs, like, 0)
+            self.begin(primitive, (like_of(raw[0]), *raw[1:]), None, kwargs, like_of(answer), 0)
         else:
             self.begin(primitive, raw, None, kwargs, Like(answer) if primitive.unread else answer, 0)
         slot = self.slots[self.n_records - 1]
         for a in args:
-            self.parent((<Traced>a).slot if isinstance(a, Traced) and (<Traced>a).level is self else -1)
+            self.parent((<Traced>a).slot if is_traced(a) and (<Traced>a).level is self else -1)
         if not isinstance(answer, tuple):
             return traced(answer, self, slot, None)
         return rebuilt(
@@ -188,7 +187,7 @@ cdef class Tape(Level):
 
 def snapshot(x):
     """Return a value that later assignments to `x` do not reach."""
-    if isinstance(x, Traced):
+    if is_traced(x):
         fresh(<Traced>x)
         return traced((<Traced>x).value, (<Traced>x).level, (<Traced>x).slot, (<Traced>x).tangent)
     return x.copy("K") if type(x) is cnp.ndarray else x
@@ -233,7 +232,7 @@ cdef class Forward(Level):
 
     cdef object record(self, Primitive primitive, tuple args, tuple raw, dict kwargs, object answer):
         cdef list tangents = [
-            (<Traced>a).tangent if isinstance(a, Traced) and (<Traced>a).level is self else None for a in args
+            (<Traced>a).tangent if is_traced(a) and (<Traced>a).level is self else None for a in args
         ]
         tangent = None
         for t in tangents:
@@ -266,9 +265,19 @@ cdef class Like:
     cdef int number
 
     def __init__(self, x):
-        self.shape = shape_of(x)
-        self.dtype = np_like(x).dtype
-        self.number = self.dtype.num
+        self.describe(x)
+
+    cdef int describe(self, object x) except -1:
+        cdef object value = inside(x)
+        self.shape = shape_of(value)
+        if MERCER_IS_NUMBER(value):
+            self.dtype = _FLOAT64
+        elif isinstance(value, cnp.ndarray):
+            self.dtype = <object>cnp.PyArray_DESCR(<cnp.ndarray>value)
+        else:
+            self.dtype = np_like(value).dtype
+        self.number = (<cnp.dtype>self.dtype).type_num
+        return 0
 
     @property
     def ndim(self):
@@ -279,6 +288,13 @@ cdef class Like:
         return _product(self.shape)
 
 
+cdef inline Like like_of(object x):
+    """Return Like(x), sooner."""
+    cdef Like like = Like.__new__(Like)
+    like.describe(x)
+    return like
+
+
 cdef Py_ssize_t _product(tuple shape):
     cdef Py_ssize_t size = 1
     for n in shape:
@@ -286,9 +302,20 @@ cdef Py_ssize_t _product(tuple shape):
     return size
 
 
-cdef tuple shape_of(object x):
-    while isinstance(x, Traced):
+cdef inline bint is_traced(object x):
+    """Whether a value is traced; the type has no subclasses, so one comparison tells."""
+    return type(x) is Traced
+
+
+cdef inline object inside(object x):
+    """Return the array or number in a value; assignments to a base may not have reached it."""
+    while is_traced(x):
         x = (<Traced>x).value
+    return x
+
+
+cdef tuple shape_of(object x):
+    x = inside(x)
     if isinstance(x, Like):
         return (<Like>x).shape
     if isinstance(x, cnp.ndarray):
@@ -305,10 +332,10 @@ cpdef object np_like(object value):
 
 cdef bint is_differentiable(object value):
     """Whether a value (traced or not) has a floating or complex type."""
+    if MERCER_IS_NUMBER(value) or is_traced(value):
+        return True
     if isinstance(value, cnp.ndarray):
         return cnp.PyArray_ISFLOAT(<cnp.ndarray>value) or cnp.PyArray_ISCOMPLEX(<cnp.ndarray>value)
-    if isinstance(value, float) or isinstance(value, Traced):
-        return True
     return np_like(value).dtype.kind in "fc"
 
 

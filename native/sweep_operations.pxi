@@ -14,17 +14,18 @@ cdef inline int read(object x, Operand *o):
     `o` must stay where it is.
     """
     cdef cnp.ndarray array
-    if MERCER_IS_NUMBER(x):
-        o.number, o.n, o.step, o.data = PyFloat_AS_DOUBLE(x), 1, 0, &o.number
-        return 1
-    if isinstance(x, cnp.ndarray):
+    cdef int i
+    if type(x) is cnp.ndarray:
         array = <cnp.ndarray>x
         if cnp.PyArray_TYPE(array) != cnp.NPY_DOUBLE or not cnp.PyArray_ISCARRAY_RO(array):
             return 0
-        if type(x) is not cnp.ndarray:
-            return 0
-        o.n, o.data = cnp.PyArray_SIZE(array), <const double *>cnp.PyArray_DATA(array)
+        o.n, o.data = 1, <const double *>cnp.PyArray_DATA(array)
+        for i in range(cnp.PyArray_NDIM(array)):
+            o.n *= cnp.PyArray_DIM(array, i)
         o.step = 1 if cnp.PyArray_NDIM(array) else 0
+        return 1
+    if MERCER_IS_NUMBER(x):
+        o.number, o.n, o.step, o.data = PyFloat_AS_DOUBLE(x), 1, 0, &o.number
         return 1
     if type(x) is int and -2**53 < x < 2**53:
         o.number, o.n, o.step, o.data = <double>x, 1, 0, &o.number
@@ -111,7 +112,7 @@ cdef inline bint run_binary(int opcode, Py_ssize_t n, const double *x, int x_ste
     cdef cnp.npy_intp size = n
     cdef cnp.npy_intp steps[3]
     if loops[opcode] == NULL:
-        return mercer_binary(opcode, n, x, x_step, y, y_step, out)
+        return mercer_binary(opcode, 1, n, x, 0, x_step, y, 0, y_step, out)
     at[0], at[1], at[2] = <char *>x, <char *>y, <char *>out
     steps[0], steps[1], steps[2] = x_step * sizeof(double), y_step * sizeof(double), sizeof(double)
     loops[opcode](at, &size, steps, loop_data[opcode])
@@ -161,6 +162,10 @@ cdef object value2(Primitive p, object x, object y):
             out = new_like(x if a.step else y)
             if run_binary(p.opcode, a.n if a.step else b.n, a.data, a.step, b.data, b.step, data_of(out)):
                 return out
+        else:
+            out = value2_pair(p.opcode, x, y)
+            if out is not None:
+                return out
     return p.fun(x, y)
 
 
@@ -168,7 +173,7 @@ cdef object value2(Primitive p, object x, object y):
 
 
 cdef object operator2(Primitive p, object x, object y):
-    other = y if isinstance(x, Traced) else x
+    other = y if is_traced(x) else x
     if MERCER_IS_NUMBER(other) or isinstance(other, (Traced, int)) or type(other) is cnp.ndarray:
         return operate2(p, x, y)
     return NotImplemented if _declines(other) else apply(p, (x, y), {})
@@ -179,7 +184,7 @@ cdef object operate1(Primitive p, object x, object c):
     cdef Traced t
     cdef Forward forward
     cdef Tape tape
-    if not isinstance(x, Traced):
+    if not is_traced(x):
         return value1(p, x, c)
     t = <Traced>x
     if t._base is not None:
@@ -212,12 +217,12 @@ cdef object operate2(Primitive p, object x, object y):
     cdef Traced tx = None, ty = None
     cdef Tape tape
     cdef Forward forward
-    if isinstance(x, Traced):
+    if is_traced(x):
         tx = <Traced>x
         if tx._base is not None:
             fresh(tx)
         top = tx.level
-    if isinstance(y, Traced):
+    if is_traced(y):
         ty = <Traced>y
         if ty._base is not None:
             fresh(ty)
@@ -229,7 +234,7 @@ cdef object operate2(Primitive p, object x, object y):
     if top is None:
         return value2(p, x, y)
     if p is POWER:
-        if not isinstance(y, Traced) and plain_number(y):
+        if not is_traced(y) and plain_number(y):
             return operate1(p, x, y)
         return apply(p, (x, y), {})
     if not top.open:
@@ -279,10 +284,8 @@ cdef inline bint slope_reads_answer(int op):
 
 
 cdef inline object shaped(object x, bint needed):
-    """Return a number as it is, of an array its shape and type only (any number if it is not needed)."""
-    if not needed:
-        return 0.0
-    return x if MERCER_IS_NUMBER(x) else Like(x)
+    """Return what tells a value's shape and type: any number for a number, and if it is not needed."""
+    return 0.0 if not needed or MERCER_IS_NUMBER(inside(x)) else like_of(x)
 
 
 cdef bint plain_number(object y):

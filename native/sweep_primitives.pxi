@@ -143,7 +143,7 @@ cpdef object apply(Primitive primitive, tuple args, dict kwargs):
     cdef Traced x
     other = None
     for a in args:
-        if isinstance(a, Traced):
+        if is_traced(a):
             x = <Traced>a
             if x._base is not None:
                 fresh(x)  # what was assigned to the base of a view may be of a higher level
@@ -163,13 +163,13 @@ cpdef object apply(Primitive primitive, tuple args, dict kwargs):
         raise ERRORS["closed"](primitive.name)
     cdef list below = []
     for a in args:
-        if isinstance(a, Traced) and (<Traced>a).level is top:
+        if is_traced(a) and (<Traced>a).level is top:
             below.append((<Traced>a).value)
         else:
             below.append(a)
     cdef tuple raw = tuple(below)
     ans = apply(primitive, raw, kwargs)
-    if isinstance(ans, Traced) and (<Traced>ans).level.order >= top.order:
+    if is_traced(ans) and (<Traced>ans).level.order >= top.order:
         raise ERRORS["closure"](primitive.name)
     if not isinstance(ans, tuple) and not is_differentiable(ans):
         if np_like(ans).dtype.kind == "O":
@@ -179,7 +179,7 @@ cpdef object apply(Primitive primitive, tuple args, dict kwargs):
         out = (<Tape>top).record(primitive, args, raw, kwargs, ans)
     else:
         out = (<Forward>top).record(primitive, args, raw, kwargs, ans)
-    if primitive.view and isinstance(out, Traced):
+    if primitive.view and is_traced(out):
         x = <Traced>out
         if shape_of(ans) and np.may_share_memory(plain(x), plain(args[0])):  # some layouts need a copy
             x._base, x._base_version = args[0], (<Traced>args[0])._version
@@ -201,7 +201,7 @@ class SeenAgain:
 
 cdef bint _holds_traced(object items):
     for item in items:
-        if isinstance(item, Traced):
+        if is_traced(item):
             return True
         if isinstance(item, (list, tuple)) and _holds_traced(item):
             return True

@@ -11,7 +11,7 @@ cdef object slope_product(Primitive p, object t, object x, object r, object c, P
     cdef Level top
     cdef double out_number
     k.number = 0.0
-    top = top_of(t, x, r)
+    top = top_of(t, x, r, None)
     if top is None:
         if (read(t, &a) and read(x, &o) and read(r, &b) and o.n == b.n and a.n == o.n * (lead if lead else 1)
                 and (a.step or not o.step)
@@ -41,16 +41,21 @@ cdef object slope_product(Primitive p, object t, object x, object r, object c, P
     return product(t, slope, lead)
 
 
-cdef Level top_of(object t, object x, object r):
-    cdef Level top = None
-    for a in (t, x, r):
-        if isinstance(a, Traced) and (top is None or (<Traced>a).level.order > top.order):
-            top = (<Traced>a).level
-    return top
+cdef Level top_of(object t, object x, object y, object r):
+    """Return the innermost level of up to four values, None if all are plain."""
+    return later(later(level_of(t), level_of(x)), later(level_of(y), level_of(r)))
+
+
+cdef inline Level level_of(object a):
+    return (<Traced>a).level if is_traced(a) else None
+
+
+cdef inline Level later(Level a, Level b):
+    return a if b is None or (a is not None and a.order > b.order) else b
 
 
 cdef inline object at_level(object a, Level top):
-    return (<Traced>a).value if isinstance(a, Traced) and (<Traced>a).level is top else a
+    return (<Traced>a).value if is_traced(a) and (<Traced>a).level is top else a
 
 
 cdef bint below_is_plain(object t, object x, object r, Level top):
@@ -69,8 +74,8 @@ cdef object slope_product_above(Primitive p, object t, object x, object r, objec
     cdef Tape tape
     cdef Forward forward
     t0, x0, r0 = at_level(t, top), at_level(x, top), at_level(r, top)
-    ans = slope_product(p, t0, x0, r0, c, 0)
     if top.is_tape:
+        ans = slope_product(p, t0, x0, r0, c, 0)
         tape = <Tape>top
         tape.begin(slope_of(p), (t0, x0, r0, c), None, None, ans, 0)
         tape.parent((<Traced>t).slot if t0 is not t else -1)
@@ -82,28 +87,60 @@ cdef object slope_product_above(Primitive p, object t, object x, object r, objec
     s = (<Traced>t).tangent if t0 is not t else None
     u = (<Traced>x).tangent if x0 is not x else None
     if s is None and u is None:
-        return ans
+        return slope_product(p, t0, x0, r0, c, 0)
+    if not forward.lead:
+        ans, tangent = slope_both(p, s, t0, x0, r0, c, u)
+        if ans is not None:
+            return traced(ans, forward, -1, tangent)
+    ans = slope_product(p, t0, x0, r0, c, 0)
     return traced(ans, forward, -1, slope_push(p, s, t0, x0, r0, c, u, forward.lead))
+
+
+cdef struct Pushed:
+    # The operands of s · f'(x) + t · f''(x) · u; s and u may be NULL (zero).
+    Operand s, t, x, r, c, u
+
+
+cdef bint read_pushed(Pushed *o, object s, object t, object x, object r, object c, object u, Py_ssize_t rows):
+    """Describe float64 operands of one shape, s and u with an axis of `rows` in front."""
+    o.c.number = 0.0
+    o.s.data = o.u.data = NULL
+    return (read(t, &o.t) and read(x, &o.x) and read(r, &o.r) and (c is None or read(c, &o.c))
+            and o.t.step == o.x.step and o.r.step == o.x.step
+            and (s is None or (read(s, &o.s) and o.s.n == rows * o.x.n and (o.s.step or not o.x.step)))
+            and (u is None or (read(u, &o.u) and o.u.n == rows * o.x.n and (o.u.step or not o.x.step))))
+
+
+cdef tuple slope_both(Primitive p, object s, object t, object x, object r, object c, object u):
+    """Return t · f'(x) and its tangent s · f'(x) + t · f''(x) · u, the slope being computed once."""
+    cdef Pushed o
+    cdef double product, push
+    if not read_pushed(&o, s, t, x, r, c, u, 1):
+        return None, None
+    if not o.x.step:
+        mercer_slope_push(p.opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data, &push,
+                          &product)
+        return mercer_number(product), mercer_number(push)
+    ans, tangent = new_like(x), new_like(x)
+    mercer_slope_push(p.opcode, 1, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+                      data_of(tangent), data_of(ans))
+    return ans, tangent
 
 
 cdef object slope_push(Primitive p, object s, object t, object x, object r, object c, object u,
                        Py_ssize_t lead):
     """Return s · f'(x) + t · f''(x) · u."""
-    cdef Operand a, b, o, q, v, k
+    cdef Pushed o
     cdef double out_number
     cdef Py_ssize_t rows = lead if lead else 1
-    k.number = 0.0
-    a.data = v.data = NULL
-    if (read(t, &b) and read(x, &o) and read(r, &q) and (c is None or read(c, &k))
-            and b.step == o.step and q.step == o.step
-            and (s is None or (read(s, &a) and a.n == rows * o.n and (a.step or not o.step)))
-            and (u is None or (read(u, &v) and v.n == rows * o.n and (v.step or not o.step)))):
-        like = u if s is None else s
-        if not o.step and not lead:
-            mercer_slope_push(p.opcode, 1, 1, a.data, b.data, o.data, q.data, k.number, v.data, &out_number)
+    if read_pushed(&o, s, t, x, r, c, u, rows):
+        if not o.x.step and not lead:
+            mercer_slope_push(p.opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+                              &out_number, NULL)
             return mercer_number(out_number)
-        out = new_like(like)
-        mercer_slope_push(p.opcode, rows, o.n, a.data, b.data, o.data, q.data, k.number, v.data, data_of(out))
+        out = new_like(u if s is None else s)
+        mercer_slope_push(p.opcode, rows, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+                          data_of(out), NULL)
         return out
     total = None if s is None else slope_product(p, s, x, r, c, lead)
     if u is not None:
@@ -140,17 +177,19 @@ cdef object push2(Primitive p, object s, object t, object x, object y, object r,
     if s is None and t is None:
         return None
     a.data = b.data = NULL
-    if not level.lead and read(x, &o) and read(y, &q) and read(r, &v) \
-            and (s is None or (read(s, &a) and (not a.step or a.n == v.n))) \
-            and (t is None or (read(t, &b) and (not b.step or b.n == v.n))) \
-            and (not o.step or o.n == v.n) and (not q.step or q.n == v.n):
+    if (not level.lead and read(x, &o) and read(y, &q) and read(r, &v)
+            and (s is None or (read(s, &a) and a.n == o.n and a.step == o.step))
+            and (t is None or (read(t, &b) and b.n == q.n and b.step == q.step))):
         if not v.step:
-            mercer_push2(p.opcode, 1, a.data, 0, b.data, 0, o.data, 0, q.data, 0, v.data, &number)
+            mercer_push2(p.opcode, 1, 1, a.data, 0, b.data, 0, o.data, 0, 0, q.data, 0, 0, v.data, &number)
             return mercer_number(number)
-        if not (o.step and q.step) or same_shape(x, y):
+        if o.step and q.step and not same_shape(x, y):
+            out = push2_pair(p.opcode, s, t, x, y, r) if v.n <= CHEAP_UP_TO else None
+        else:
             out = new_like(r)
-            mercer_push2(p.opcode, v.n, a.data, a.step, b.data, b.step, o.data, o.step, q.data, q.step,
-                         v.data, data_of(out))
+            mercer_push2(p.opcode, 1, v.n, a.data, a.step, b.data, b.step, o.data, 0, o.step, q.data, 0,
+                         q.step, v.data, data_of(out))
+        if out is not None:
             return out
     total = None
     if s is not None:
@@ -193,13 +232,13 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
     cdef double out_number
     cdef Py_ssize_t rows = lead if lead else 1
     cdef int op = p.opcode
-    r_is_known = r is not None
+    cdef Level top
     if op == MERCER_ADD or (op == MERCER_SUBTRACT and which == 0):
         return aligned(t, of, r, lead) if lead else t
     if op == MERCER_SUBTRACT:
         t = aligned(t, of, r, lead) if lead else t
         return operate1(NEGATIVE, t, None)
-    if r_is_known and read(t, &a) and read(x, &o) and read(y, &b) and read(r, &q):
+    if read(t, &a) and read(x, &o) and read(y, &b) and read(r, &q):
         if (not o.step or not b.step or same_shape(x, y)) and (a.n == rows * q.n or (a.n == rows)):
             if not q.step and not lead:
                 mercer_slope_product2(op, which, 1, 1, a.data, 0, o.data, 0, b.data, 0, q.data, &out_number)
@@ -210,6 +249,12 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
                 mercer_slope_product2(op, which, rows, q.n, a.data, step, o.data, o.step, b.data, b.step,
                                       q.data, data_of(out))
                 return out
+    elif not lead:
+        top = top_of(t, x, y, r)
+        if top is not None and top.open and not top.is_tape:
+            out = slope_product2_above(p, which, t, x, y, r, <Forward>top)
+            if out is not None:
+                return out
     t = aligned(t, of, r, lead) if lead else t
     if op == MERCER_MULTIPLY:
         return product(t, x if which else y, lead)
@@ -218,6 +263,48 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
     with _errstate(all="ignore"):
         slope = p.partials[which](r, x, y)
     return product(t, slope, lead)
+
+
+cdef inline bint read_tangent(object a, Forward level, Operand *o):
+    """Describe the tangent that a value has at a level, NULL for zero."""
+    cdef Traced x
+    o.data, o.n, o.step = NULL, 1, 0
+    if not is_traced(a):
+        return True
+    x = <Traced>a
+    return x.level is not level or x.tangent is None or read(x.tangent, o)
+
+
+cdef inline bint fits(Operand *o, Operand *like):
+    """Whether an operand can stand in a loop over another: it is a number, or there is an entry for each."""
+    return not o.step or (like.step and o.n == like.n)
+
+
+cdef object slope_product2_above(Primitive p, int which, object t, object x, object y, object r,
+                                 Forward level):
+    """The product with a slope of a binary operation, and its tangent, where one forward level stands above
+    arrays of one shape (or numbers); None where that is not so.
+    """
+    cdef Operand a, o, b, q, s, u, v
+    cdef double number
+    t0, x0, y0, r0 = at_level(t, level), at_level(x, level), at_level(y, level), at_level(r, level)
+    if not (read(t0, &a) and read(x0, &o) and read(y0, &b) and read(r0, &q)
+            and read_tangent(t, level, &s) and read_tangent(x, level, &u) and read_tangent(y, level, &v)):
+        return None
+    if not (fits(&a, &q) and fits(&o, &q) and fits(&b, &q) and fits(&s, &q) and fits(&u, &q) and fits(&v, &q)
+            and q.n <= CHEAP_UP_TO and (not (o.step and b.step) or same_shape(x0, y0))):
+        return None
+    ans = slope_product2(p, which, t0, x0, y0, r0, 0, r0)
+    if s.data == NULL and u.data == NULL and v.data == NULL:
+        return ans
+    if not q.step:
+        mercer_slope_push2(p.opcode, which, 1, s.data, 0, a.data, 0, o.data, 0, b.data, 0, q.data, u.data, 0,
+                           v.data, 0, &number)
+        return traced(ans, level, -1, mercer_number(number))
+    out = new_like(r0)
+    mercer_slope_push2(p.opcode, which, q.n, s.data, s.step, a.data, a.step, o.data, o.step, b.data, b.step,
+                       q.data, u.data, u.step, v.data, v.step, data_of(out))
+    return traced(ans, level, -1, out)
 
 
 cdef object aligned(object t, object of, object r, Py_ssize_t lead):
@@ -307,8 +394,7 @@ cdef object elementwise_pull(Primitive p, object g, object ans, tuple args, obje
 
 cdef int type_number(object x):
     """The number of a value's dtype; −1 if that takes longer to find out."""
-    while isinstance(x, Traced):
-        x = (<Traced>x).value
+    x = inside(x)
     if MERCER_IS_NUMBER(x):
         return cnp.NPY_DOUBLE
     if isinstance(x, cnp.ndarray):
@@ -340,6 +426,10 @@ def unbroadcast(g, like, chunk=None):
     """
     cdef tuple shape = shape_of(like), have = shape_of(g)
     cdef Py_ssize_t lead = 0 if chunk is None else 1, extra, i
+    if not lead and shape != have and len(have) >= len(shape) and _product(have) <= CHEAP_UP_TO:
+        part = transposed(sum_to, g, shape, None)
+        if part is not None:
+            return cast(part, like)
     if lead:
         have = have[1:]
     if shape != have:

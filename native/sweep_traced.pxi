@@ -2,6 +2,7 @@
 
 
 # A traced value refers to levels and arrays only, which never refer to it: it needs no collector.
+@cython.final
 @cython.freelist(256)
 @cython.no_gc
 cdef class Traced:
@@ -139,15 +140,13 @@ cdef class Traced:
             raise ERRORS["no rule"](f"{func.__module__}.{func.__name__}".replace("numpy.", "np."))
         if kwargs:
             for v in kwargs.values():
-                if isinstance(v, Traced):
+                if is_traced(v):
                     bound = signature(func).bind(*args, **kwargs)
                     return rule(*bound.args, **bound.kwargs)
         return rule(*args, **kwargs)
 
     def __getitem__(self, index):
-        if type(index) is int and self.ndim == 1:  # a number, not a view
-            return apply(GETITEM, (self,), {"index": index})
-        return METHODS["__getitem__"](self, index)
+        return read_basic(self, index) if is_basic(index) else METHODS["__getitem__"](self, index)
 
     def __setitem__(self, index, value):
         METHODS["__setitem__"](self, index, value)
@@ -288,7 +287,7 @@ cdef bint _declines(object other):
 
 cpdef object plain(object x):
     """Return the array or scalar inside of a value, through all levels."""
-    while isinstance(x, Traced):
+    while is_traced(x):
         x = fresh(<Traced>x).value
     return x
 
@@ -322,7 +321,7 @@ cdef int renew(Traced view) except -1:
 cpdef object adopt(Traced x, object other):
     """Make the name `x` mean the value `other`, as an assignment into an array does."""
     cdef Traced source
-    if isinstance(other, Traced):
+    if is_traced(other):
         source = <Traced>other
     else:  # what was traced in it has been overwritten
         source = <Traced>x.level.constant(other)

@@ -261,6 +261,35 @@ def test_second_order(ufunc, n):
     assert np.abs(small - reference).max() < 1e-4 * scale
 
 
+@pytest.mark.parametrize("shapes", [((), ()), ((), (9,)), ((9,), ()), ((9,), (9,)), ((3, 1), (4,))], ids=str)
+@pytest.mark.parametrize("ufunc", BINARY, ids=lambda f: f.__name__)
+def test_second_order_of_two(ufunc, shapes):
+    """As above, with both arguments varying: numbers, arrays of one shape, and others."""
+    point = [points(shape, 1 + i) for i, shape in enumerate(shapes)]
+    along = [powers_of_two(shape, seed=3 + i) for i, shape in enumerate(shapes)]
+
+    def loss(pair):
+        x, y = pair
+        return np.sum(np.sin(ufunc(1.1 * x, np.exp(0.1 * y))) * x)
+
+    def wide(arrays):
+        return [a.astype(np.longdouble) for a in arrays]
+
+    for mode in MODES[1:]:  # the first takes one array only
+        reference = ad.hvp(loss, wide(point), wide(along), mode)
+        for got, expected in zip(ad.hvp(loss, point, along, mode), reference, strict=True):
+            assert np.abs(got - expected).max() < 2e-14 * (1 + np.abs(expected).max())
+        for which in range(2):  # where one argument has no tangent
+
+            def partly(x, which=which):
+                return loss([x, point[1]] if which == 0 else [point[0], x])
+
+            got = ad.hvp(partly, point[which], along[which], mode)
+            zeros = [t if i == which else np.zeros_like(t) for i, t in enumerate(along)]
+            expected = ad.hvp(loss, wide(point), wide(zeros), mode)[which]
+            assert np.abs(got - expected).max() < 2e-14 * (1 + np.abs(expected).max())
+
+
 def test_users_arrays_are_not_written():
     """Cotangents and tangents that flow through unchanged belong to the caller."""
     x, g = points(5), powers_of_two(5)

@@ -58,6 +58,7 @@ define_operators(
     negative=UFUNCS[np.negative],
     scale=scale,
     getitem=array_methods.getitem,
+    sum=rules_reduction.sum_of,
 )
 
 __all__ = [

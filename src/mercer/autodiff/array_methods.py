@@ -12,7 +12,18 @@ from scipy.sparse import csc_array
 
 from mercer.autodiff.errors import TraceValueError, trace_error
 from mercer.autodiff.rules import Primitive, cast, unbroadcast
-from mercer.autodiff.trace import METHODS, PROPERTIES, Like, Traced, adopt, apply, fresh, is_basic, plain
+from mercer.autodiff.trace import (
+    METHODS,
+    PROPERTIES,
+    Like,
+    ReadAgain,
+    Traced,
+    adopt,
+    apply,
+    fresh,
+    is_basic,
+    plain,
+)
 
 
 def shape_of(x):
@@ -224,26 +235,7 @@ def _part_of(part):
 
 
 def _get(self, index):
-    basic = is_basic(index)
-    if not basic:
-        index = _index_of(index)
-    out = apply(getitem, (self,), {"index": index})
-    if basic and isinstance(out, Traced) and out.shape:
-        out._base, out._base_version, out._again = self, self._version, ReadAgain(index)
-    return out
-
-
-class ReadAgain:
-    """How a view by basic indexing is read again from its base."""
-
-    __slots__ = ("index",)
-
-    def __init__(self, index):
-        self.index = index
-
-    def __call__(self, base):
-        """Return what the index reads from the base now."""
-        return apply(getitem, (base,), {"index": self.index})
+    return apply(getitem, (self,), {"index": _index_of(index)})
 
 
 def _set(self, index, value):

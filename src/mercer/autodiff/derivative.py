@@ -6,8 +6,20 @@ import numpy as np
 
 from mercer.autodiff.errors import made_clear, trace_error
 from mercer.autodiff.rules import cast
-from mercer.autodiff.sweep import backward
-from mercer.autodiff.trace import Forward, Tape, Traced, fresh, np_like, snapshot
+from mercer.autodiff.trace import (
+    Forward,
+    Tape,
+    Traced,
+    belongs,
+    fresh,
+    inputs_of,
+    np_like,
+    outputs_of,
+    owned,
+    pulled,
+    snapshot,
+    zeros_for_none,
+)
 from mercer.autodiff.trees import flatten, is_leaf, leaf, unflatten
 
 __all__ = ["grad", "jvp", "value_and_grad", "vjp"]
@@ -26,19 +38,14 @@ class Linearised:
 
     def __init__(self, f, leaves, structure, has_aux=False):
         self.tape = Tape()
-        # What is assigned to an outer derivative's values must not reach this tape.
-        self.leaves = leaves = [snapshot(x) if isinstance(x, Traced) else x for x in leaves]
-        variables = [self.tape.variable(x) for x in leaves]
-        self.inputs = [v.slot for v in variables]
+        self.leaves, variables = inputs_of(self.tape, leaves)
         try:
-            value = called(f, unflatten_args(structure, variables))
-            value, self.aux = split_aux(value, has_aux)
-            out, self.structure = flatten(value)
-            ours = [belongs(o, self.tape) for o in out]
-            self.slots = [o.slot if mine else None for o, mine in zip(out, ours, strict=True)]
-            self.outputs = [o.value if mine else o for o, mine in zip(out, ours, strict=True)]
+            value, self.aux = called(f, unflatten_args(structure, variables)), None
             if has_aux:
-                self.aux = without(self.aux, self.tape)
+                value, aux = split_aux(value)
+                self.aux = without(aux, self.tape)
+            out, self.structure = flatten(value)
+            self.slots, self.outputs = outputs_of(self.tape, out)
         finally:
             self.tape.open = False
 
@@ -47,30 +54,11 @@ class Linearised:
 
     def sweep(self, cotangents, chunk=None, last=False):
         """Return the cotangents of the inputs, None where nothing depends on them."""
-        pairs = zip(self.slots, cotangents, strict=True)
-        seeds = [(s, g) for s, g in pairs if s is not None and g is not None]
-        pulled = backward(self.tape, seeds, self.inputs, chunk, last)
-        return [None if g is None else cast(g, x) for g, x in zip(pulled, self.leaves, strict=True)]
+        return pulled(self.tape, self.slots, cotangents, self.leaves, chunk, last)
 
     def pull(self, cotangents, chunk=None, last=False):
         """Return the cotangents of the inputs as arrays of their own, zeros where nothing depends on them."""
-        lead = () if chunk is None else (chunk,)
-        pulled = [
-            np.zeros(lead + np.shape(x), np_like(x).dtype)[()] if g is None else g
-            for g, x in zip(self.sweep(cotangents, chunk, last), self.leaves, strict=True)
-        ]
-        return owned(pulled, cotangents)
-
-
-def owned(arrays, others):
-    """Return arrays that may be written into: copies of those that share memory or are read-only."""
-    seen, result = {id(x) for x in others}, []
-    for x in arrays:
-        if isinstance(x, np.ndarray) and (id(x) in seen or not (x.flags.owndata and x.flags.writeable)):
-            x = x.copy()
-        seen.add(id(x))
-        result.append(x)
-    return result
+        return owned(zeros_for_none(self.sweep(cotangents, chunk, last), self.leaves, chunk), cotangents)
 
 
 def called(f, args):
@@ -105,16 +93,10 @@ def flatten_args(args, name):
     return leaves, structures
 
 
-def split_aux(value, has_aux):
-    if not has_aux:
-        return value, None
+def split_aux(value):
     if not isinstance(value, tuple) or len(value) != 2:
         raise TypeError("with has_aux=True the function returns (value, aux)")
     return value
-
-
-def belongs(x, level):
-    return isinstance(x, Traced) and fresh(x).level is level
 
 
 def without(tree, level):
@@ -135,7 +117,9 @@ def push(f, leaves, structures, tangents, chunk=None, has_aux=False):
     level = Forward(chunk)
     try:
         duals = [Traced(x, level, tangent=t) for x, t in zip(leaves, tangents, strict=True)]
-        value, aux = split_aux(called(f, unflatten_args(structures, duals)), has_aux)
+        value, aux = called(f, unflatten_args(structures, duals)), None
+        if has_aux:
+            value, aux = split_aux(value)
         out, structure = flatten(value)
         values = [fresh(o).value if belongs(o, level) else o for o in out]
         pushed = [o.tangent if belongs(o, level) else None for o in out]
@@ -298,17 +282,22 @@ def value_and_grad(f, argnums=0, has_aux=False, holomorphic=False):
 
     @functools.wraps(f, updated=())
     def value_and_gradient(*args, **kwargs):
-        at, structures = linearise(f, args, kwargs, argnums, has_aux)
-        seed = _scalar_seed(at, f, holomorphic)
-        gradients = at.pull([seed], last=True)
-        at.tape.clear()
-        if holomorphic:
-            gradients = [np.conj(g) for g in gradients]
-        result = unflatten_args(structures, gradients)
+        at, gradient = _gradient(f, args, kwargs, argnums, has_aux, holomorphic)
         value = at.value()
-        return (value, at.aux) if has_aux else value, result[0] if isinstance(argnums, int) else tuple(result)
+        return (value, at.aux) if has_aux else value, gradient
 
     return value_and_gradient
+
+
+def _gradient(f, args, kwargs, argnums, has_aux, holomorphic):
+    """Return f at its arguments, its tape cleared, and the gradient."""
+    at, structures = linearise(f, args, kwargs, argnums, has_aux)
+    gradients = at.pull([_scalar_seed(at, f, holomorphic)], last=True)
+    at.tape.clear()
+    if holomorphic:
+        gradients = [np.conj(g) for g in gradients]
+    result = unflatten_args(structures, gradients)
+    return at, result[0] if isinstance(argnums, int) else tuple(result)
 
 
 def grad(f, argnums=0, has_aux=False, holomorphic=False):
@@ -335,12 +324,11 @@ def grad(f, argnums=0, has_aux=False, holomorphic=False):
     >>> ad.grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     array([2., 4.])
     """
-    both = value_and_grad(f, argnums, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
     def gradient(*args, **kwargs):
-        value, result = both(*args, **kwargs)
-        return (result, value[1]) if has_aux else result
+        at, result = _gradient(f, args, kwargs, argnums, has_aux, holomorphic)
+        return (result, at.aux) if has_aux else result
 
     return gradient
 

@@ -12,7 +12,7 @@ import numpy as np
 from mercer.autodiff.array_methods import ndim_of, shape_of, write_into
 from mercer.autodiff.rules import Primitive, cast, composite, no_derivative
 from mercer.autodiff.rules_shape import broadcast_shape, normal_axes, normal_axis, reshape_to, transpose_by
-from mercer.autodiff.trace import Traced, full, plain, stacked
+from mercer.autodiff.trace import Traced, apply_linear, full, plain, stacked
 
 _NO = np._NoValue
 _ALL_AXES = [tuple(range(-n, 0)) for n in range(65)]
@@ -73,8 +73,10 @@ def flag(value, default=False):
 
 # -- sums -----------------------------------------------------------------------------------------------
 
+_add_up = np.add.reduce
+
 sum_of = Primitive(
-    lambda x, axis, keepdims, **kwargs: np.add.reduce(x, axis=axis, keepdims=keepdims, **kwargs),
+    lambda x, axis, keepdims, dtype=None: _add_up(x, axis, dtype, None, keepdims),
     jvp=[lambda t, ans, x, axis, keepdims, **kwargs: sum_of(t, axis, keepdims, **kwargs)],
     vjp=[lambda g, ans, x, axis, keepdims, **kwargs: spread(g, ans, x, axis, keepdims)],
     name="np.sum",
@@ -85,8 +87,9 @@ sum_of = Primitive(
 
 @composite(np.sum)
 def _sum(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
-    if dtype is out is None and keepdims is initial is where is _NO and isinstance(a, Traced):
-        return sum_of(a, _ALL_AXES[a.ndim] if axis is None else back_axes(axis, a.ndim), False)
+    if dtype is out is None and initial is where is _NO and isinstance(a, Traced):
+        axes = _ALL_AXES[a.ndim] if axis is None else back_axes(axis, a.ndim)
+        return apply_linear(sum_of, a, (axes, flag(keepdims)), {})
     a = chosen_only(stacked(a), where)
     kwargs = {} if dtype is None else {"dtype": dtype}
     total = sum_of(a, back_axes(axis, ndim_of(a)), flag(keepdims), **kwargs)

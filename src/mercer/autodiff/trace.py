@@ -24,23 +24,31 @@ __all__ = [
     "Forward",
     "Like",
     "Primitive",
+    "ReadAgain",
     "Tape",
     "Traced",
     "adopt",
     "apply",
+    "apply_linear",
     "backward",
+    "belongs",
     "cast",
     "checksum",
     "define_operators",
     "fresh",
     "full",
+    "inputs_of",
     "is_basic",
     "np_like",
+    "outputs_of",
+    "owned",
     "plain",
+    "pulled",
     "scale_plain",
     "snapshot",
     "stacked",
     "unbroadcast",
+    "zeros_for_none",
 ]
 
 FUNCTIONS, UFUNCS, UFUNC_METHODS = _sweep.FUNCTIONS, _sweep.UFUNCS, _sweep.UFUNC_METHODS
@@ -48,9 +56,12 @@ METHODS, PROPERTIES, CREATION = _sweep.METHODS, _sweep.PROPERTIES, _sweep.CREATI
 ERRORS, OPCODES = _sweep.ERRORS, _sweep.OPCODES
 Forward, Like, Primitive = _sweep.Forward, _sweep.Like, _sweep.Primitive
 Tape, Traced = _sweep.Tape, _sweep.Traced
-adopt, apply, backward, fresh = _sweep.adopt, _sweep.apply, _sweep.backward, _sweep.fresh
+adopt, apply, apply_linear, ReadAgain = _sweep.adopt, _sweep.apply, _sweep.apply_linear, _sweep.ReadAgain
+backward, fresh = _sweep.backward, _sweep.fresh
 cast, np_like, plain, unbroadcast = _sweep.cast, _sweep.np_like, _sweep.plain, _sweep.unbroadcast
 checksum = _sweep.checksum
+belongs, inputs_of, outputs_of = _sweep.belongs, _sweep.inputs_of, _sweep.outputs_of
+owned, pulled, zeros_for_none = _sweep.owned, _sweep.pulled, _sweep.zeros_for_none
 define_operators, full, is_basic, scale_plain, snapshot, stacked = (
     _sweep.define_operators,
     _sweep.full,
