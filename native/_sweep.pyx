@@ -13,7 +13,7 @@ import numpy as np
 
 cimport cython
 cimport numpy as cnp
-from cpython.ref cimport Py_REFCNT
+from cpython.ref cimport Py_REFCNT, PyObject
 from libc.stdint cimport int32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
@@ -30,9 +30,15 @@ cdef extern from *:
             PyArrayScalar_ASSIGN(number, Double, value);
         return number;
     }
+    /* Of a pointer, so that Cython makes no reference of its own on the way. */
+    static inline Py_ssize_t mercer_references(PyObject *x)
+    {
+        return Py_REFCNT(x);
+    }
     #define MERCER_IS_NUMBER(x) (Py_TYPE(x) == &PyDoubleArrType_Type || PyFloat_CheckExact(x))
     """
     object mercer_number(double value)
+    Py_ssize_t mercer_references(PyObject *x) noexcept
     bint MERCER_IS_NUMBER(object x) noexcept
     double PyFloat_AS_DOUBLE(object x) noexcept
 

@@ -91,7 +91,7 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
     """Pull a cotangent back through an operation that sweep.h knows."""
     cdef Operand a, o, q, k
     cdef Py_ssize_t begin = tape.first[i]
-    cdef bint passed_on
+    cdef bint passed_on, is_ours
     cdef Py_ssize_t lead = 0 if chunk is None else chunk
     cdef int which
     x, y, r = tape.args[i], tape.seconds[i], tape.answers[i]
@@ -125,17 +125,20 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
         part0 = pulled2(p, 0, g, x, y, r, chunk, g_is_owned and tape.parents[begin + 1] < 0)
     if tape.parents[begin + 1] >= 0:
         part1 = pulled2(p, 1, g, x, y, r, chunk, g_is_owned and not shares(part0, g))
-    # What was computed is new; g itself stays the sweep's own if one argument alone has it.
+    # g itself stays the sweep's own if one argument alone has it.
     passed_on = g_is_owned and not (part0 is g and part1 is g)
     if part0 is not None:
-        deposit(held, owned, tape.parents[begin], part0, passed_on if part0 is g else is_unshared(part0, 1))
+        is_ours = passed_on if part0 is g else is_unshared(part0, 1)
+        deposit(held, owned, tape.parents[begin], part0, is_ours)
     if part1 is not None:
-        deposit(held, owned, tape.parents[begin + 1], part1, passed_on if part1 is g else is_unshared(part1, 1))
+        is_ours = passed_on if part1 is g else is_unshared(part1, 1)
+        deposit(held, owned, tape.parents[begin + 1], part1, is_ours)
     return 0
 
 
-cdef object pulled2(Primitive p, int which, object g, object x, object y, object r, object chunk, bint g_is_free):
-    """Return the cotangent of an argument of a binary operation; in the place of g if nothing else needs that."""
+cdef object pulled2(Primitive p, int which, object g, object x, object y, object r, object chunk,
+                    bint g_is_free):
+    """Return the cotangent of an argument of a binary operation, in the place of g if that is free."""
     of = y if which else x
     if p.opcode == MERCER_ADD or p.opcode == MERCER_SUBTRACT:
         return pulled_term(p, which, g, x, y, chunk, g_is_free)
@@ -177,7 +180,7 @@ cdef object scaled_sum(object g, object slope):
 
 
 cdef bint scaled_in_place(Primitive p, int which, object g, object x, object y):
-    """Multiply float64 arrays in C order by the slope of a product or difference; return 0 if it is not that."""
+    """Multiply g by the slope of a product or difference; return 0 if they are not float64 in C order."""
     cdef Operand b
     cdef Traced t
     if p.opcode != MERCER_MULTIPLY and (p.opcode != MERCER_SUBTRACT or which == 0):
@@ -215,23 +218,28 @@ cdef bint is_scalable(object g, object slope):
 
 cdef bint shares(object part, object g):
     """Whether an array may have another's memory."""
-    if part is g or (isinstance(part, Traced) and shape_of(part)):
-        return True
-    return isinstance(part, cnp.ndarray) and not cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
+    if isinstance(part, cnp.ndarray):
+        return part is g or not cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
+    return isinstance(part, Traced) and len(shape_of(part)) > 0
 
 
 cdef bint is_unshared(object part, Py_ssize_t references):
     """Whether an array's memory is its own, and nobody has the array but the caller's references."""
-    cdef Traced t
-    if isinstance(part, Traced):
-        t = <Traced>part
-        return (Py_REFCNT(part) <= references and is_dual(part)
-                and is_unshared(t.value, 1) and is_unshared(t.tangent, 1))
-    return (
-        type(part) is cnp.ndarray and Py_REFCNT(part) <= references
-        and cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
-        and cnp.PyArray_ISWRITEABLE(<cnp.ndarray>part)
-    )
+    cdef PyObject *value
+    cdef PyObject *tangent
+    if type(part) is cnp.ndarray:
+        return is_lone(<PyObject *>part, references)
+    if not is_dual(part) or mercer_references(<PyObject *>part) > references:
+        return False
+    value, tangent = <PyObject *>(<Traced>part).value, <PyObject *>(<Traced>part).tangent
+    return is_lone(value, 1) and is_lone(tangent, 1)
+
+
+cdef bint is_lone(PyObject *array, Py_ssize_t references):
+    if mercer_references(array) > references:
+        return False
+    return (cnp.PyArray_CHKFLAGS(<cnp.ndarray>array, cnp.NPY_ARRAY_OWNDATA)
+            and cnp.PyArray_ISWRITEABLE(<cnp.ndarray>array))
 
 
 cdef object summed(object part, object x, object chunk):

@@ -280,7 +280,7 @@ cdef inline bint is_large(object x):
 
 cdef inline bint slope_reads_answer(int op):
     """Whether the slope is computed from the answer alone."""
-    return op == MERCER_EXP or op == MERCER_TANH or op == MERCER_SQRT or op == MERCER_TAN or op == MERCER_RECIPROCAL
+    return op in (MERCER_EXP, MERCER_TANH, MERCER_SQRT, MERCER_TAN, MERCER_RECIPROCAL)
 
 
 cdef inline object shaped(object x, bint needed):

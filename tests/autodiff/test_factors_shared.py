@@ -99,8 +99,8 @@ def triangles(dtype):
 
 
 @pytest.mark.parametrize("name", triangles(np.float64))
-def test_values_are_numpys_bit_for_bit(name):
-    """Also of triangles, whose factors nothing is computed for."""
+def test_values_are_numpys(name):
+    """Bit for bit where NumPy and SciPy have the same LAPACK, also of triangles, whose factors are known."""
     a = triangles(np.float64)[name]
     a.flags.writeable = False
     b = np.linspace(1, 2, len(a))
@@ -111,19 +111,20 @@ def test_values_are_numpys_bit_for_bit(name):
         lambda a, b: L.slogdet(a),
     ):
         for value, exact in zip(ad.vjp(lambda a, f=f: f(a, b), a)[0], f(a, b), strict=True):
-            np.testing.assert_array_equal(value, exact)
+            np.testing.assert_allclose(value, exact, rtol=1e-12, atol=1e-14 * np.max(np.abs(exact)))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", triangles(np.float64))
-def test_factors_of_triangles_are_lapacks_bit_for_bit(name, dtype):
+def test_factors_of_triangles_are_lapacks(name, dtype):
+    """Bit for bit if that multiplies by the reciprocal of a pivot, as OpenBLAS and the reference do."""
     a = triangles(dtype)[name]
     found = rules_linalg._factors_of_triangle(a)
     assert (found is None) == (name in ("steep", "full"))
     if found is not None:
         getrf = {"f": rules_linalg.lapack.sgetrf, "d": rules_linalg.lapack.dgetrf}[a.dtype.char]
         for part, exact in zip(found, getrf(a), strict=True):
-            np.testing.assert_array_equal(part, exact)
+            np.testing.assert_allclose(part, exact, rtol=2 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("name", ["lower", "upper", "steep", "negative", "diagonal"])

@@ -1,6 +1,6 @@
 """Rules of linear systems, inverses and determinants.
 
-One factorisation serves the solutions, the inverse and the determinant of a traced matrix
+One factorisation serves the solutions and the logarithm of the determinant of a traced matrix
 (:func:`shared_lu`), and their derivatives of every order: rules pass the factor on, which is a plain value.
 
 A function of a symmetric (Hermitian) matrix has a symmetric gradient, whichever triangle its value is read
@@ -262,28 +262,15 @@ def solve(a, b):
 
 # d A⁻¹ = −A⁻¹ dA A⁻¹ (SCKN)
 _INVERSE = {
-    "jvp": [lambda t, ans, a, *, factor: negated(np.matmul(np.matmul(ans, t), ans))],
-    "vjp": [lambda g, ans, a, *, factor: negated(np.matmul(np.matmul(adjoint(ans), g), adjoint(ans)))],
+    "jvp": [lambda t, ans, a, **_: negated(np.matmul(np.matmul(ans, t), ans))],
+    "vjp": [lambda g, ans, a, **_: negated(np.matmul(np.matmul(adjoint(ans), g), adjoint(ans)))],
     "name": "np.linalg.inv",
     "batched": True,
 }
+define(np.linalg.inv, **_INVERSE)  # NumPy's value to the last bit
 
-
-def _numpys_inverse(a, *, factor):
-    if a.ndim != 2 or not a.size or a.shape[0] != a.shape[1]:
-        return np.linalg.inv(a)
-    return factor.solve(np.eye(len(a), dtype=factor.a.dtype), 0)
-
-
-_inv = Primitive(_numpys_inverse, **_INVERSE)
+#: ``_inverse(a, factor=…)``: for derivatives, from the factor that is there.
 _inverse = Primitive(lambda a, *, factor: factor.inverse(), **_INVERSE)
-
-
-@composite(np.linalg.inv)
-def inv(a):
-    """The inverse of a matrix."""
-    a = np_like(a)
-    return _inv(a, factor=shared_lu(a, floating(a)))
 
 
 # -- determinants ---------------------------------------------------------------------------------------
