@@ -69,8 +69,9 @@ def _library(called):
         return None
     code, module = called[0].f_code, _public(called[0])
     if _root(called[0]) != "numpy":
-        found = callable(getattr(sys.modules.get(module), code.co_name, None))
-        return f"{module}.{code.co_name}" if found else module
+        name = code.co_qualname.partition(".")[0]  # a method is named by its class
+        found = not name.startswith("_") and hasattr(sys.modules.get(module), name)
+        return f"{module}.{name}" if found else module
     for shown, home in (("np", "numpy"), (module, module)):
         function = getattr(sys.modules.get(home), code.co_name, None)
         if getattr(getattr(function, "_implementation", function), "__code__", None) is code:
