@@ -523,3 +523,20 @@ def test_a_failed_solver_leaves_nothing_behind():
     with pytest.raises(RuntimeError, match="no luck"):
         ad.grad(ad.implicit_root(lambda w, a: w**2 - a, broken))(4.0)
     assert ad.grad(ROOTS["root"])(4.0) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("solve", "kind"),
+    [
+        (lambda a: None, "NoneType"),
+        (lambda a: scipy.optimize.root(lambda x: x * x - a, 1.0), "OptimizeResult"),
+        (lambda a: (np.sqrt(a), "converged"), "str"),
+    ],
+    ids=["nothing", "a result", "a flag"],
+)
+def test_an_answer_that_is_no_array_of_numbers_is_named(solve, kind):
+    root = ad.implicit_root(lambda w, a: w * w - a, solve)
+    with pytest.raises(
+        TraceError, match=rf"solve's answer has a part of type {kind}.*result.x.*has_aux=True"
+    ):
+        ad.grad(root)(2.0)

@@ -39,6 +39,11 @@ def of(f, *orders):
 half, pi = mp.mpf("0.5"), mp.pi
 
 
+def voigt(x, sigma, gamma):
+    z = (x + 1j * mp.mpf(gamma)) / (sigma * mp.sqrt(2))
+    return mp.re(mp.exp(-z * z) * mp.erfc(-1j * z)) / (sigma * mp.sqrt(2 * pi))
+
+
 def f_distribution(m, n, x):
     """Whose quotient x of two mean squares has m and n degrees of freedom."""
     return mp.betainc(mp.mpf(m) / 2, mp.mpf(n) / 2, 0, m * x / (m * x + n), regularized=True)
@@ -240,6 +245,12 @@ CASES = [
          lambda x: sum(mp.log(mp.gamma(x - half * j)) for j in range(3)), (1.5, 3.0), (), 40),
     Case("softplus", sp.softplus, lambda x: mp.log1p(mp.exp(x)), (-1.0, 0.0, 3.0), (50.0, -700.0)),
     Case("sinc", special.sinc, mp.sincpi, (-1.1, 0.3), (), 40),
+    # z w(z) comes near to i/√π far out
+    Case("voigt x", lambda x: sp.voigt_profile(x, 0.5, 0.7), lambda x: voigt(x, 0.5, 0.7), (-1.2, 0.7),
+         (0.0, 5.0), 1e3),
+    Case("voigt sigma", lambda s: sp.voigt_profile(0.3, s, 0.7), lambda s: voigt(0.3, s, 0.7), (0.5, 2.0),
+         (), 1e3),
+    Case("voigt gamma", of(sp.voigt_profile, 0.3, 0.5), lambda g: voigt(0.3, 0.5, g), (0.5, 2.0), (), 1e3),
 ]  # fmt: skip
 
 #: Bessel functions of whole order, which take mpmath long

@@ -1,7 +1,10 @@
 """What autodiff raises, with the operation, the line of the user's code and the remedy."""
 
+import ast
+import itertools
 import linecache
 import sys
+import types
 from pathlib import Path
 
 #: Packages whose frames are not the user's code.
@@ -27,17 +30,28 @@ class ClosedTraceError(TraceError):
 def user_line():
     """Return the innermost line of the user's code, as ``file:line: text``, and the library it called.
 
-    The library is None if it is NumPy or this one.
+    The library is None if it is NumPy's C code or this one.
     """
-    frame, inner = sys._getframe(1), None
-    while frame is not None and _root(frame) in _LIBRARIES:
-        frame, inner = frame.f_back, frame
+    frame, called = _user_frame()
     if frame is None:
         return "an unknown line", None
+    return _line(frame), _library(called)
+
+
+def _user_frame():
+    """Return the innermost frame of the user's code and those it called, the outermost first."""
+    frame, called = sys._getframe(1), []
+    while frame is not None and _root(frame) in _LIBRARIES:
+        called.append(frame)
+        frame = frame.f_back
+    # What lies within this package is no code that the user chose.
+    return frame, list(itertools.takewhile(lambda f: _root(f) != "mercer", reversed(called)))
+
+
+def _line(frame):
     name, line = frame.f_code.co_filename, frame.f_lineno
     text = linecache.getline(name, line).strip()
-    library = None if inner is None or _root(inner) in ("mercer", "numpy") else _public(inner)
-    return f"{Path(name).name}:{line}" + (f": {text}" if text else ""), library
+    return f"{Path(name).name}:{line}" + (f": {text}" if text else "")
 
 
 def _root(frame):
@@ -49,9 +63,62 @@ def _public(frame):
     return ".".join(part for part in parts if not part.startswith("_"))
 
 
+def _library(called):
+    """Return the function called, or its module where that has no public name."""
+    if not called:
+        return None
+    code, module = called[0].f_code, _public(called[0])
+    if _root(called[0]) != "numpy":
+        name = code.co_qualname.partition(".")[0]  # a method is named by its class
+        found = not name.startswith("_") and hasattr(sys.modules.get(module), name)
+        return f"{module}.{name}" if found else module
+    for shown, home in (("np", "numpy"), (module, module)):
+        function = getattr(sys.modules.get(home), code.co_name, None)
+        if getattr(getattr(function, "_implementation", function), "__code__", None) is code:
+            return f"{shown}.{code.co_name}"
+    return None
+
+
+def _written_call(frame):
+    """Return the call that the user's code is at as (what stands before the point, name); None if unknown."""
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).encode()
+    positions = itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None)
+    first, last, start, stop = next(positions, (None, None, None, None))
+    if first is None or first != last or start is None:
+        return None, None
+    try:
+        call = ast.parse(line[start:stop].decode().strip(), mode="eval").body
+    except SyntaxError:
+        return None, None
+    function = call.func if isinstance(call, ast.Call) else None
+    if isinstance(function, ast.Attribute):
+        return ast.unparse(function.value), function.attr
+    return None, function.id if isinstance(function, ast.Name) else None
+
+
+def _substitute(frame, called):
+    """Return what to write instead of a call that NumPy's dispatch does not reach, or None."""
+    if frame is None:
+        return None
+    before, name = _written_call(frame)
+    names = [inner.f_code.co_name for inner in called] + [name]  # decorators hide a function's name
+    if called and _root(called[0]) == "scipy":
+        for module in ("scipy.linalg", "scipy.special"):
+            own = getattr(sys.modules.get(f"mercer.autodiff.{module}"), "__all__", ())
+            found = next((name for name in names if name in own), None)
+            if found is not None and _public(called[0]) in ("scipy", module):
+                return f"use mercer.autodiff.{module}.{found}, which takes traced values"
+    if name == "dot" and not isinstance(frame.f_globals.get(before), types.ModuleType):
+        return f"write {before} @ …, or np.dot({before}, …): methods of plain arrays take plain values alone"
+    return None
+
+
 def trace_error(operation, why, remedy, kind=TraceError):
     """Return an error that says which operation failed, why, where, and what to do instead."""
-    where, library = user_line()
+    frame, called = _user_frame()
+    library, where = _library(called), "an unknown line" if frame is None else _line(frame)
+    if operation == "np.asarray()":
+        remedy = _substitute(frame, called) or remedy
     return kind(f"{operation}{f' in {library}' if library else ''}: {why} (at {where}); {remedy}")
 
 

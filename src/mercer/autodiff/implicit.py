@@ -217,6 +217,13 @@ class _Rule:
                 "the solver's answer is traced, so it uses traced values that are not among its arguments",
                 "pass them as arguments (F gets them, too)",
             )
+        other = next((x for x in leaves if np.asarray(x).dtype.kind not in "biufc"), None)
+        if other is not None or w is None:
+            raise trace_error(
+                "implicit derivative",
+                f"solve's answer has a part of type {type(other).__name__}, not an array of numbers",
+                "return the solution (result.x of SciPy's OptimizeResult), and the rest by has_aux=True",
+            )
         space = Space([leaf(x, "the solver's answer") for x in leaves], structure)
         w0 = space.joined(space.leaves)
         if not w0.size:

@@ -130,3 +130,19 @@ elementwise(
     lambda ans, mean, p, x: -ans * _normal_quantile_slope(sp.ndtri(p)) / sp.ndtri(p),
     lambda ans, mean, p, x: 1 / sp.ndtri(p),
 )
+
+# -- the Voigt profile ----------------------------------------------------------------------------------
+
+
+def _faddeeva(x, sigma, gamma):
+    """Return z = (x + iγ)/(σ√2) and w'(z) = 2i/√π − 2 z w(z), of which the profile is Re w(z)/(σ√(2π))."""
+    z = (x + 1j * gamma) / (_SQRT_2 * sigma)
+    return z, 2j / math.sqrt(math.pi) - 2 * z * sp.wofz(z)
+
+
+elementwise(
+    sp.voigt_profile,
+    lambda ans, x, s, g: np.real(_faddeeva(x, s, g)[1]) / (2 * math.sqrt(math.pi) * np.square(s)),
+    lambda ans, x, s, g: -(ans + np.real(np.multiply(*_faddeeva(x, s, g))) / (_SQRT_2PI * s)) / s,
+    lambda ans, x, s, g: -np.imag(_faddeeva(x, s, g)[1]) / (2 * math.sqrt(math.pi) * np.square(s)),
+)
