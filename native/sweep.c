@@ -87,7 +87,9 @@ void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, con
                 product[i] = t[i] == 0.0 ? 0.0 : t[i] * slope;                                              \
             for (ptrdiff_t k = 0; k < lead; k++) {                                                          \
                 const double a = s ? s[k * n + i] : 0.0, b = u ? u[k * n + i] : 0.0;                        \
-                out[k * n + i] = (a == 0.0 ? 0.0 : a * slope) + (b == 0.0 ? 0.0 : b * second);              \
+                out[k * n + i] = (a == 0.0 ? 0.0 : a * slope);                                              \
+                if (t[i] != 0.0 && b != 0.0) /* what was masked stays so, whatever u is there */            \
+                    out[k * n + i] += b * second;                                                           \
             }                                                                                               \
         }                                                                                                   \
         break;

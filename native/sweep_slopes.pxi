@@ -259,7 +259,7 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
     if op == MERCER_MULTIPLY:
         return product(t, x if which else y, lead)
     if op == MERCER_SCALE:  # what was masked stays so
-        return product(x, t, lead) if which else product(t, y, lead)
+        return zero_kept(product(x, t, lead), t) if which else product(t, y, lead)
     with _errstate(all="ignore"):
         slope = p.partials[which](r, x, y)
     return product(t, slope, lead)
@@ -322,7 +322,17 @@ cdef object product(object t, object slope, Py_ssize_t lead):
 
 cdef object product_of(Primitive p, Py_ssize_t which, object t, object slope, Py_ssize_t lead):
     """The product with the slope in an argument; of a product with zeros kept, what was masked stays so."""
-    return product(slope, t, lead) if p.opcode == MERCER_SCALE and which == 1 else product(t, slope, lead)
+    if p.opcode == MERCER_SCALE and which == 1:
+        return zero_kept(product(slope, t, lead), t)
+    return product(t, slope, lead)
+
+
+cdef object zero_kept(object out, object t):
+    """Return a product whose zeros are those of t, too, whatever it was multiplied by."""
+    value = plain(out)
+    if np.isfinite(value).all():
+        return out
+    return np.where(np.equal(plain(t), 0), np.zeros((), value.dtype), out)
 
 
 def scale_plain(t, slope):

@@ -83,6 +83,32 @@ def test_where_leaks_nothing_from_the_branch_not_taken(mode):
     np.testing.assert_array_equal(got, [0, 0, 0.5])
 
 
+MODES = ("forward-over-forward", "forward-over-reverse", "reverse-over-forward", "reverse-over-reverse")
+BRANCHES = {
+    "squared logarithm": lambda x: np.log(x) ** 2,
+    "entropy": lambda x: x * np.log(x),
+    "quotient": lambda x: np.log(x) / x,
+    "root of a root": lambda x: np.sqrt(x) ** 3,
+    "logarithm twice": lambda x: np.log(np.log(x + 1)),
+    "power": lambda x: x**x,
+    "angle": lambda x: np.arctan2(np.log(x), x),
+    "inner": lambda x: np.exp(-1 / x),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", BRANCHES)
+@pytest.mark.lenient
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_where_leaks_nothing_in_second_order(name, mode):
+    f, x = BRANCHES[name], np.array([-1.0, 2.0, 0.0])
+    curvature = ad.second_directional(f, 2.0, 1.0, 1.0)
+    masked = ad.hessian(lambda x: np.sum(np.where(x > 0, f(x), 0.0)), mode=mode)(x)
+    np.testing.assert_allclose(masked, np.diag([0.0, curvature, 0.0]), rtol=1e-13)
+    product = ad.hvp(lambda x: np.sum(np.where(x > 0, f(x), 0.0)), x, np.ones(3), mode=mode)
+    np.testing.assert_allclose(product, [0.0, curvature, 0.0], rtol=1e-13)
+
+
 @both
 def test_ties_of_max_have_one_convention(mode):
     """jax 13600, 37821: ties were shared by one function and not by another."""

@@ -151,7 +151,7 @@ def _second_slope(primitive, t, x, c, u):
     if not isinstance(slope, Traced) or slope.level is not tape:
         return None
     (second,) = backward(tape, [(slope.slot, np.ones_like(x))], [v.slot])
-    return scale(u, scale(t, second))
+    return scale(t, scale(u, second))
 
 
 # What the compiled part calls back for.
