@@ -152,7 +152,9 @@ cdef object pulled2(Primitive p, int which, object g, object x, object y, object
         part = g
     else:
         part = slope_product2(p, which, g, x, y, r, 0 if chunk is None else chunk, r)
-    return part if MERCER_IS_NUMBER(inside(part)) and MERCER_IS_NUMBER(inside(of)) else summed(part, of, chunk)
+    if MERCER_IS_NUMBER(inside(part)) and MERCER_IS_NUMBER(inside(of)):
+        return part
+    return summed(part, of, chunk)
 
 
 cdef object pulled_term(Primitive p, int which, object g, object x, object y, object chunk, bint g_is_free):
