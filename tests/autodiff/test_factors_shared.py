@@ -171,6 +171,7 @@ def test_halving_changes_no_derivative_of_cholesky(n, upper, kind, monkeypatch):
         lambda: ad.grad(f)(a),
         *(lambda mode=mode: ad.hvp(f, a, t, mode=mode) for mode in MODES[1:] if kind == "f"),
     ]
+    monkeypatch.setattr(rules_cholesky, "WHOLE", 64)
     halved = [d() for d in derivatives]
     monkeypatch.setattr(rules_cholesky, "WHOLE", 1000)
     for d, result in zip(derivatives, halved, strict=True):
@@ -178,7 +179,8 @@ def test_halving_changes_no_derivative_of_cholesky(n, upper, kind, monkeypatch):
         np.testing.assert_allclose(result, expected, rtol=1e-10, atol=1e-12 * np.max(np.abs(expected)))
 
 
-def test_halving_takes_chunks_and_keeps_types():
+def test_halving_takes_chunks_and_keeps_types(monkeypatch):
+    monkeypatch.setattr(rules_cholesky, "WHOLE", 64)
     a = definite(70)
     f = lambda s: np.diagonal(L.cholesky(a + s[0] * np.eye(70) + s[1] * a))[::10]  # noqa: E731
     s = np.array([0.1, 0.3])
