@@ -284,7 +284,9 @@ cdef inline bint slope_reads_answer(int op):
 
 
 cdef inline object shaped(object x, bint needed):
-    """Return what tells a value's shape and type: any number for a number, and if it is not needed."""
+    """Return a plain number as it is, of others what tells shape and type (any number if it is not needed)."""
+    if needed and MERCER_IS_NUMBER(x):
+        return x
     return 0.0 if not needed or MERCER_IS_NUMBER(inside(x)) else like_of(x)
 
 
