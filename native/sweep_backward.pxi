@@ -182,10 +182,10 @@ cdef object scaled_sum(object g, object slope):
 
 
 cdef bint scaled_in_place(Primitive p, int which, object g, object x, object y):
-    """Multiply g by the slope of a product or difference; return 0 if they are not float64 in C order."""
+    """Multiply g by the slope of a product or of what is subtracted; return 0 if not both are C-ordered."""
     cdef Operand b
     cdef Traced t
-    if p.opcode != MERCER_MULTIPLY and (p.opcode != MERCER_SUBTRACT or which == 0):
+    if p.opcode != MERCER_MULTIPLY and p.opcode != MERCER_SUBTRACT:
         return False
     slope = -1.0 if p.opcode == MERCER_SUBTRACT else x if which else y
     if not read(slope, &b):
@@ -205,7 +205,7 @@ cdef bint scaled_in_place(Primitive p, int which, object g, object x, object y):
 cdef bint is_dual(object g):
     """Whether a cotangent is that of a Hessian-vector product: plain, with one plain tangent."""
     cdef Traced t
-    if not isinstance(g, Traced):
+    if not is_traced(g):
         return False
     t = <Traced>g
     return (not t.level.is_tape and not (<Forward>t.level).lead and t._base is None
@@ -222,7 +222,7 @@ cdef bint shares(object part, object g):
     """Whether an array may have another's memory."""
     if isinstance(part, cnp.ndarray):
         return part is g or not cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
-    return isinstance(part, Traced) and len(shape_of(part)) > 0
+    return is_traced(part) and len(shape_of(part)) > 0
 
 
 cdef bint is_unshared(object part, Py_ssize_t references):

@@ -198,7 +198,7 @@ cdef object operate1(Primitive p, object x, object c):
     if t.level.is_tape:
         tape = <Tape>t.level
         if slope_reads_answer(p.opcode) and is_large(ans):
-            below = Like(below)
+            below = like_of(below)
         tape.begin(p, below, c, None, ans, 0)
         tape.parent(t.slot)
         if c is not None:
@@ -273,8 +273,7 @@ cdef object operate2(Primitive p, object x, object y):
 
 cdef inline bint is_large(object x):
     """Whether it pays not to keep an array of this length, and no loop for shorter ones would read it."""
-    while isinstance(x, Traced):
-        x = (<Traced>x).value
+    x = inside(x)
     return type(x) is cnp.ndarray and cnp.PyArray_SIZE(<cnp.ndarray>x) > CHEAP_UP_TO
 
 
@@ -284,7 +283,7 @@ cdef inline bint slope_reads_answer(int op):
 
 
 cdef inline object shaped(object x, bint needed):
-    """Return a plain number as it is, of others what tells shape and type (any number if it is not needed)."""
+    """Return a plain number as it is, of others what tells shape and type; any number if it is not needed."""
     if needed and MERCER_IS_NUMBER(x):
         return x
     return 0.0 if not needed or MERCER_IS_NUMBER(inside(x)) else like_of(x)
