@@ -120,6 +120,33 @@ def test_product(rng, name, kind):
         check_chunks(f, *args)
 
 
+def _written_diagonal(B):
+    d = np.einsum("ii->i", B)
+    d += B[0] ** 2
+    return np.linalg.det(B) * np.sum(d)
+
+
+def _written_transpose(B):
+    C = np.einsum("ij->ji", B)
+    C[0] = 2 * B[1]
+    B[2] *= C[1]
+    return np.sum(B**2 * C)
+
+
+def _written_sum(B):
+    s = np.einsum("ij->i", B)
+    s += 1
+    return np.sum(B * s)
+
+
+@pytest.mark.parametrize("f", [_written_diagonal, _written_transpose, _written_sum])
+def test_einsum_without_a_sum_is_a_view(rng, f):
+    A = rng.random((3, 3))
+    on_copy = lambda A: f(A * 1.0)  # noqa: E731
+    assert ad.vjp(on_copy, A)[0] == on_copy(A)
+    check_derivative(on_copy, A)
+
+
 def test_einsum_with_lists_of_labels_and_a_path(rng):
     a, b, c = rng.standard_normal((2, 3)), rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
     check_derivative(lambda a, b: np.einsum(a, [0, 1], b, [1, 2], [2, 0]), a, b)

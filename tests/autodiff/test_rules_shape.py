@@ -9,6 +9,7 @@ import pytest
 import mercer.autodiff as ad
 from mercer.autodiff.errors import TraceError
 from mercer.autodiff.trace import FUNCTIONS
+from mercer.testing import check_derivative
 from rule_checks import Case, check_case, points
 
 V, A, T = (5,), (3, 4), (2, 3, 4)
@@ -326,3 +327,28 @@ def test_every_rule_is_checked():
         and not re.search(rf"\b{function.__name__}\b", text)
     ]
     assert not missing
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        lambda x: x.conj(),
+        lambda x: x.conjugate(),
+        lambda x: x.astype(float, copy=False),
+        lambda x: np.astype(x, float, copy=False),
+        lambda x: x.astype(float),
+        lambda x: x.astype(float, order="F", copy=False),
+        np.conjugate,
+    ],
+)
+def test_what_numpy_returns_as_it_is_sees_writes(same):
+    x = np.arange(1.0, 7.0).reshape(2, 3)
+
+    def f(x):
+        y = x * x
+        z = same(y)
+        z[0] = 3 * x[1]
+        return np.sum(y * z)
+
+    assert ad.vjp(f, x)[0] == f(x)
+    check_derivative(f, x)

@@ -355,7 +355,7 @@ METHODS["transpose"] = lambda self, *axes: np.transpose(self, (_shape_of(axes) i
 METHODS["flatten"] = lambda self, order="C": np.copy(np.ravel(self, order))
 METHODS["copy"] = lambda self, order="C": np.copy(self)
 METHODS["compress"] = lambda self, condition, axis=None, out=None: np.compress(condition, self, axis, out)
-METHODS["conj"] = METHODS["conjugate"] = lambda self: np.conjugate(self)
+METHODS["conj"] = METHODS["conjugate"] = lambda self: np.conjugate(self) if self.dtype.kind == "c" else self
 METHODS["to_device"] = lambda self, device, /, *, stream=None: self
 METHODS["__array_namespace__"] = lambda self, /, *, api_version=None: np
 METHODS["view"] = lambda self, *args, **kwargs: _refuse("view()", "astype or a copy")
@@ -391,8 +391,10 @@ def _partition(self, kth, axis=-1, **kwargs):
 METHODS["fill"], METHODS["sort"], METHODS["partition"] = _fill, _sort, _partition
 
 
-def _astype(self, dtype, **kwargs):
+def _astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
     dtype = np.dtype(dtype)
+    if not copy and dtype == self.dtype and plain(self).astype(dtype, order, copy=False) is plain(self):
+        return self
     if dtype.kind not in "biufc":
         raise trace_error(
             f"astype({dtype})",

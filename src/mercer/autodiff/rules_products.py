@@ -243,7 +243,9 @@ def _on_diagonals(out, lead, once, term, sizes):
     return np.einsum(f"{terms}->{lead}{''.join(names)}", out, *(delta for _, delta in deltas))
 
 
-_einsum = Primitive(_einsum_value, _einsum_jvp, _einsum_vjp, name="np.einsum", batched=True, unread=True)
+_einsum = Primitive(
+    _einsum_value, _einsum_jvp, _einsum_vjp, name="np.einsum", batched=True, view=True, unread=True
+)
 
 
 @composite(np.einsum)

@@ -237,7 +237,7 @@ copy_of = Primitive(
 composite(np.copy)(lambda a, order="K", subok=False: copy_of(a))
 
 
-composite(np.astype)(lambda x, dtype, /, *, copy=True, device=None: x.astype(dtype))
+composite(np.astype)(lambda x, dtype, /, *, copy=True, device=None: x.astype(dtype, copy=copy))
 
 
 def constant(like, value):
