@@ -266,6 +266,15 @@ class TestGrad:
         with pytest.raises(TypeError, match=r"argument 0 of g holds 'relu' of type <U4.*others by argnums"):
             ad.grad(g)({"x": 1.0, "name": "relu"})
 
+    def test_an_object_as_an_argument(self):
+        class Net:
+            weights = X
+
+        with pytest.raises(TypeError, match="argument 0 of .* of type Net, which cannot"):
+            ad.grad(lambda net: np.sum(net.weights))(Net())
+        with pytest.raises(TypeError, match="of type object"):
+            ad.grad(np.sum)(np.array([None]))
+
     def test_parts_that_are_no_numbers(self):
         # An array of traced values would have a derivative of zero, silently.
         def g(x):

@@ -42,20 +42,20 @@ def leaf(x, where):
         return x
     if isinstance(x, Traced | float | complex) and not isinstance(x, np.generic):
         return x if isinstance(x, Traced) else np.asarray(x)[()]
-    given, x = x, x if isinstance(x, np.ndarray) else np.asarray(x)[()]
+    given, x = x, x if isinstance(x, np.ndarray) else np.asarray(x)
     if isinstance(x, np.matrix | np.ma.MaskedArray):  # their products and sums are not those of arrays
         raise TypeError(
             f"{where} is a {type(x).__name__}, which cannot be differentiated; "
             "pass np.asarray(…) of it, and a mask apart"
         )
-    if not x.dtype.isnative:
-        x = x.astype(x.dtype.newbyteorder("="))
     kind = x.dtype.kind
-    if kind in "biu":
-        return x.astype(np.float64)
-    if kind not in "fc":
+    if kind not in "biufc":
+        type_ = type(given).__name__ if kind == "O" and given is not x else x.dtype
         raise TypeError(
-            f"{where} holds {given!r:.80} of type {x.dtype}, which cannot be differentiated; "
+            f"{where} holds {given!r:.80} of type {type_}, which cannot be differentiated; "
             "pass arrays or numbers, and choose others by argnums"
         )
-    return x
+    x = x[()] if given is not x else x
+    if not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="))
+    return x.astype(np.float64) if kind in "biu" else x
