@@ -270,7 +270,7 @@ class TestGrad:
         class Net:
             weights = X
 
-        with pytest.raises(TypeError, match="argument 0 of .* of type Net, which cannot"):
+        with pytest.raises(TypeError, match=r"argument 0 of .* of type Net, which cannot"):
             ad.grad(lambda net: np.sum(net.weights))(Net())
         with pytest.raises(TypeError, match="of type object"):
             ad.grad(np.sum)(np.array([None]))
