@@ -110,6 +110,7 @@ cdef object _multiply = np.multiply
 cdef object _order = itertools.count(1)
 cdef object _FLOAT64 = np.dtype(np.float64)
 
+include "sweep_memory.pxi"
 include "sweep_levels.pxi"
 include "sweep_traced.pxi"
 include "sweep_primitives.pxi"

@@ -1,6 +1,6 @@
-/* Memory for results and packed copies. The pages of a large new block cost as much to make as a kernel matrix of few
- * features to compute, so that up to KEPT bytes of what is given back are kept for the next call. The system may take
- * kept pages whenever it is short (MADV_FREE); then they are made anew. */
+/* Memory for results and packed copies. The pages of a new block cost several times what it takes to fill it, and as
+ * much as a kernel matrix of few features takes to compute, so that what is given back is kept for the next call. The
+ * system may take the pages of large blocks whenever it is short (MADV_FREE); then they are made anew. */
 #if defined(__linux__)
 #define _DEFAULT_SOURCE
 #include <sys/mman.h>
@@ -8,19 +8,27 @@
 #include <omp.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "mercer.h"
 
 #define HUGE_PAGE ((size_t)1 << 21)
 #define LARGE (2 * HUGE_PAGE)
-#define KEPT ((size_t)1 << 28)
-enum { SLOTS = 64 };
+#define PAGE ((size_t)1 << 12)
+enum { SLOTS = 256 };
 
-static struct {
-    void *memory;
-    size_t size;
-} pool[SLOTS]; /* the oldest first */
-static int n_kept;
+/* Blocks that were given back, the oldest first. */
+typedef struct {
+    const size_t most; /* bytes in all */
+    size_t bytes;
+    int n;
+    struct {
+        void *memory;
+        size_t size;
+    } blocks[SLOTS];
+} Pool;
+
+static Pool large = {.most = (size_t)1 << 28}, middling = {.most = (size_t)1 << 26};
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
 static void lock(void)
@@ -34,17 +42,38 @@ static void unlock(void)
     atomic_flag_clear_explicit(&busy, memory_order_release);
 }
 
+static Pool *pool_of(size_t size)
+{
+    return size < MERCER_KEPT_FROM ? NULL : size < LARGE ? &middling : &large;
+}
+
 static size_t rounded(size_t bytes)
 {
-    const size_t unit = bytes < LARGE ? 64 : HUGE_PAGE;
+    const size_t unit = bytes < MERCER_KEPT_FROM ? 64 : bytes < LARGE ? PAGE : HUGE_PAGE;
     return (bytes + unit) / unit * unit;
 }
 
-static void *drop(int slot)
+static void *drop(Pool *pool, int slot)
 {
-    void *memory = pool[slot].memory;
-    for (n_kept--; slot < n_kept; slot++)
-        pool[slot] = pool[slot + 1];
+    void *memory = pool->blocks[slot].memory;
+    pool->bytes -= pool->blocks[slot].size;
+    pool->n--;
+    memmove(&pool->blocks[slot], &pool->blocks[slot + 1], (pool->n - slot) * sizeof pool->blocks[0]);
+    return memory;
+}
+
+/* A block of exactly this size that was kept, or NULL: the latest, which caches may still hold. */
+static void *kept(size_t size)
+{
+    Pool *pool = pool_of(size);
+    void *memory = NULL;
+    if (!pool)
+        return NULL;
+    lock();
+    for (int slot = pool->n - 1; slot >= 0 && !memory; slot--)
+        if (pool->blocks[slot].size == size)
+            memory = drop(pool, slot);
+    unlock();
     return memory;
 }
 
@@ -54,57 +83,60 @@ static void touch(char *memory, size_t size, int n_threads)
 {
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1)
     for (size_t start = 0; start < size; start += HUGE_PAGE)
-        for (size_t at = start; at < start + HUGE_PAGE && at < size; at += 4096)
+        for (size_t at = start; at < start + HUGE_PAGE && at < size; at += PAGE)
             *(volatile char *)(memory + at) = 0;
 }
 
 void *mercer_take(size_t bytes, int n_threads)
 {
     const size_t size = rounded(bytes);
-    if (size < LARGE)
-        return aligned_alloc(64, size);
-    void *memory = NULL;
-    lock();
-    for (int slot = 0; slot < n_kept && !memory; slot++)
-        if (pool[slot].size == size)
-            memory = drop(slot);
-    unlock();
+    void *memory = kept(size);
     if (memory)
         return memory;
+    if (size < LARGE)
+        return aligned_alloc(64, size);
     memory = aligned_alloc(HUGE_PAGE, size);
     if (memory) {
 #if defined(__linux__)
         madvise(memory, size, MADV_HUGEPAGE); /* advice: a refusal changes nothing */
 #endif
-        if (size <= KEPT) /* more takes longer than Ctrl-C can wait */
+        if (size <= large.most) /* more takes longer than Ctrl-C can wait */
             touch(memory, size, n_threads);
     }
     return memory;
 }
 
+void *mercer_take_zeros(size_t bytes)
+{
+    void *memory = kept(rounded(bytes));
+    return memory ? memset(memory, 0, bytes) : calloc(rounded(bytes), 1);
+}
+
+void *mercer_resize(void *memory, size_t bytes)
+{
+    return realloc(memory, rounded(bytes));
+}
+
 void mercer_give(void *memory, size_t bytes)
 {
     const size_t size = rounded(bytes);
-    if (!memory || size < LARGE || size > KEPT) {
+    Pool *pool = pool_of(size);
+    if (!memory || !pool || size > pool->most) {
         free(memory);
         return;
     }
 #if defined(MADV_FREE)
-    madvise(memory, size, MADV_FREE);
+    if (pool == &large)
+        madvise(memory, size, MADV_FREE);
 #endif
     void *old[SLOTS];
     int n_old = 0;
     lock();
-    for (;;) {
-        size_t kept = size;
-        for (int slot = 0; slot < n_kept; slot++)
-            kept += pool[slot].size;
-        if (kept <= KEPT && n_kept < SLOTS)
-            break;
-        old[n_old++] = drop(0);
-    }
-    pool[n_kept].memory = memory;
-    pool[n_kept++].size = size;
+    while (pool->bytes + size > pool->most || pool->n == SLOTS)
+        old[n_old++] = drop(pool, 0);
+    pool->blocks[pool->n].memory = memory;
+    pool->blocks[pool->n++].size = size;
+    pool->bytes += size;
     unlock();
     while (n_old)
         free(old[--n_old]);

@@ -197,8 +197,12 @@ int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const vo
 int mercer_matmul(const MercerRun *run, const MercerTable *table, MercerState *state, double pause_after,
                   int n_threads);
 void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out);
-/* memory.c: 64-byte aligned memory, whose pages are there; mercer_give wants the size that was asked for */
+/* memory.c: memory that free() knows, 64-byte aligned but for zeros, of which blocks from MERCER_KEPT_FROM bytes on are
+ * kept by mercer_give; it wants the size that was asked for */
+#define MERCER_KEPT_FROM ((size_t)1 << 16)
 void *mercer_take(size_t bytes, int n_threads);
+void *mercer_take_zeros(size_t bytes);
+void *mercer_resize(void *memory, size_t bytes);
 void mercer_give(void *memory, size_t bytes);
 
 /* adjoint.c */

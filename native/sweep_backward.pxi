@@ -20,6 +20,14 @@ def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False):
     list
         A cotangent for each slot of `inputs`, None for zero.
     """
+    before = keep_pages()
+    try:
+        return swept(tape, seeds, inputs, chunk, last)
+    finally:
+        restore_pages(before)
+
+
+cdef list swept(Tape tape, list seeds, list inputs, object chunk, bint last):
     cdef list held = [None] * tape.n_slots
     cdef bytearray owned = bytearray(tape.n_slots)  # whether the array in a slot is the sweep's own
     cdef Py_ssize_t i, j, begin, slot

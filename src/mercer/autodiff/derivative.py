@@ -17,6 +17,7 @@ from mercer.autodiff.trace import (
     outputs_of,
     owned,
     pulled,
+    run,
     snapshot,
     zeros_for_none,
 )
@@ -64,7 +65,7 @@ class Linearised:
 def called(f, args):
     """Return f's value; what NumPy says of a traced value that it could not convert is made clear."""
     try:
-        return f(*args)
+        return run(f, args)
     except ValueError as error:
         clear = made_clear(error)
         if clear is None:

@@ -16,7 +16,7 @@ from mercer.autodiff.trace import plain
 #: Up to this size a matrix is not halved: NumPy's and SciPy's BLAS have threads of their own, which get in
 #: each other's way where small products and solutions alternate (n = 500, two cores: 116 ms with 64, 51 with
 #: 256).
-WHOLE = 256
+WHOLE = 128
 
 
 def _half_lower(x):

@@ -8,9 +8,9 @@ from; its pushforward sees the symmetric part of a tangent. All functions take s
 """
 
 import numpy as np
-import scipy.linalg.lapack as lapack
 from scipy.linalg import bandwidth
 
+from mercer.autodiff import lapack
 from mercer.autodiff.rules import Primitive, composite, define, unbroadcast
 from mercer.autodiff.rules_products import adjoint, align, conjugate, lead_of, matrix_transpose
 from mercer.autodiff.trace import Traced, np_like, plain
@@ -44,7 +44,7 @@ def triangle(x, lower=True, strict=False):
 
 
 def floating(*arrays):
-    """Return the type that NumPy's linear algebra computes in."""
+    """Return the type of what NumPy's linear algebra gives."""
     return np.result_type(np.float32, *(a.dtype if a.dtype.kind in "fc" else np.float64 for a in arrays))
 
 
@@ -58,11 +58,14 @@ class Factor:
     ----------
     a : ndarray of shape (..., n, n)
     dtype : dtype
-        What to compute in.
+        Of the solutions.
+    computed : dtype, optional
+        What to compute in, if not in that.
     """
 
-    def __init__(self, a, dtype):
-        self.a = np.asarray(a, dtype)
+    def __init__(self, a, dtype, computed=None):
+        self.dtype = np.dtype(dtype)
+        self.a = np.asarray(a, computed or dtype)
         self.real = self.a.dtype.kind == "f"
 
     def solve(self, b, trans):
@@ -74,7 +77,9 @@ class Factor:
         """
         if self.real and b.dtype.kind == "c":
             return self.solve(b.real, trans) + 1j * self.solve(b.imag, trans)
-        b = np.asarray(b, self.a.dtype)
+        return self._solve(np.asarray(b, self.a.dtype), trans).astype(self.dtype, copy=False)
+
+    def _solve(self, b, trans):
         if self.a.ndim > 2 or not self.a.size or not b.size:
             return np.linalg.solve((self.whole, matrix_transpose, adjoint)[trans](self.full()), b)
         if b.shape[-2] != len(self.a):
@@ -99,15 +104,20 @@ class Factor:
 
 
 class LU(Factor):
-    """Solves with a square matrix by its LU factors, made when they are first needed."""
+    """Solves with a square matrix by its LU factors, made when they are first needed.
+
+    In double precision, as NumPy's linear algebra is for single, too.
+    """
 
     factors = inverted = None
+
+    def __init__(self, a, dtype):
+        super().__init__(a, dtype, np.result_type(dtype, np.float64))
 
     def factorised(self):
         """Return LAPACK's factors and pivots, and where a pivot is 0 (from 1 on; 0: nowhere)."""
         if self.factors is None:
-            getrf = {"f": lapack.sgetrf, "d": lapack.dgetrf, "F": lapack.cgetrf, "D": lapack.zgetrf}
-            self.factors = _factors_of_triangle(self.a) or getrf[self.a.dtype.char](self.a)
+            self.factors = _factors_of_triangle(self.a) or lapack.getrf(self.a)
         return self.factors
 
     def columns(self, b, trans):
@@ -115,20 +125,18 @@ class LU(Factor):
         lu, pivots, singular = self.factorised()
         if singular:
             raise np.linalg.LinAlgError("Singular matrix")
-        getrs = {"f": lapack.sgetrs, "d": lapack.dgetrs, "F": lapack.cgetrs, "D": lapack.zgetrs}
-        return getrs[self.a.dtype.char](lu, pivots, b, trans=trans)[0]
+        return lapack.getrs(lu, pivots, b, trans)
 
     def inverse(self):
         """Return the inverse, of shape (..., n, n), sooner than solutions for unit vectors give it."""
         if self.inverted is not None:
             return self.inverted
         if self.a.ndim > 2 or not self.a.size:
-            return np.linalg.inv(self.a)
+            return np.linalg.inv(self.a).astype(self.dtype, copy=False)
         lu, pivots, singular = self.factorised()
         if singular:
             raise np.linalg.LinAlgError("Singular matrix")
-        getri, room = lapack.get_lapack_funcs(("getri", "getri_lwork"), (lu,))
-        return getri(lu, pivots, lwork=int(room(len(lu))[0].real))[0]
+        return lapack.getri(lu, pivots).astype(self.dtype, copy=False)
 
 
 def _factors_of_triangle(a):
@@ -148,7 +156,7 @@ def _factors_of_triangle(a):
         return None
     if below:
         np.fill_diagonal(lu, pivot)
-    return np.asfortranarray(lu), np.arange(len(a), dtype=np.int32), 0
+    return np.asfortranarray(lu), np.arange(len(a)), 0
 
 
 #: How many factored matrices a level remembers at once.
@@ -177,8 +185,7 @@ class Triangular(Factor):
 
     def columns(self, b, trans):
         """Return the solution for the columns of b, of shape (n, m)."""
-        trtrs = {"f": lapack.strtrs, "d": lapack.dtrtrs, "F": lapack.ctrtrs, "D": lapack.ztrtrs}
-        x, info = trtrs[self.a.dtype.char](self.a, b, lower=self.lower, trans=trans, unitdiag=self.unit)
+        x, info = lapack.trtrs(self.a, b, self.lower, trans, self.unit)
         if info:
             raise np.linalg.LinAlgError(f"singular matrix: resolution failed at diagonal {info - 1}")
         return x
@@ -386,14 +393,14 @@ def _slogdet_value(a, *, factor):
     if a.ndim != 2 or not a.size or a.shape[0] != a.shape[1]:
         return np.linalg.slogdet(a)
     lu, pivots, singular = factor.factorised()
-    kind = type(np.linalg.slogdet(np.eye(1)))
+    kind, scalar = type(np.linalg.slogdet(np.eye(1))), factor.dtype.type
     pivot = np.diagonal(lu)
     if singular:
-        return kind(pivot.dtype.type(0), pivot.real.dtype.type(-np.inf))
+        return kind(scalar(0), np.real(scalar(0)) - np.inf)
     swaps = np.count_nonzero(pivots != np.arange(len(pivots)))
     size = np.abs(pivot)
     total = np.add.accumulate(np.log(size))[-1]  # in NumPy's order
-    return kind(np.prod(pivot / size) * pivot.dtype.type((-1) ** swaps), total)
+    return kind(scalar(np.prod(pivot / size) * (-1) ** swaps), np.real(scalar(total)))
 
 
 def _slogdet_jvp(tangents, ans, a, *, factor):

@@ -44,6 +44,7 @@ __all__ = [
     "owned",
     "plain",
     "pulled",
+    "run",
     "scale_plain",
     "snapshot",
     "stacked",
@@ -61,7 +62,8 @@ backward, fresh = _sweep.backward, _sweep.fresh
 cast, np_like, plain, unbroadcast = _sweep.cast, _sweep.np_like, _sweep.plain, _sweep.unbroadcast
 checksum = _sweep.checksum
 belongs, inputs_of, outputs_of = _sweep.belongs, _sweep.inputs_of, _sweep.outputs_of
-owned, pulled, zeros_for_none = _sweep.owned, _sweep.pulled, _sweep.zeros_for_none
+owned, pulled, run = _sweep.owned, _sweep.pulled, _sweep.run
+zeros_for_none = _sweep.zeros_for_none
 define_operators, full, is_basic, scale_plain, snapshot, stacked = (
     _sweep.define_operators,
     _sweep.full,
