@@ -11,6 +11,7 @@ import argparse
 import importlib
 import importlib.metadata
 import itertools
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -313,16 +314,19 @@ def agree(case, what, results):
 def measure(runs, repeats, pause):
     """Medians and minima of interleaved repeats, each of as many calls as take 2 ms.
 
-    After three repeats those that do not fit into BUDGET seconds are left out.
+    The order is drawn anew for each, since threads of one package may still wait when the next begins. After
+    three repeats those that do not fit into BUDGET seconds are left out.
     """
     calls, times, end = {}, {name: [] for name in runs}, time.perf_counter() + BUDGET
+    rng = random.Random(0)
     for name, run in runs.items():
         run()
         calls[name] = max(1, int(2e-3 / _timing.seconds_of(run)))
     for i in range(repeats):
         if i >= 3 and time.perf_counter() > end:
             break
-        for name, run in runs.items():
+        for name in rng.sample(list(runs), len(runs)):
+            run = runs[name]
             time.sleep(pause)
             start = time.perf_counter()
             for _ in range(calls[name]):

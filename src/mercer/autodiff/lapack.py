@@ -1,10 +1,9 @@
 """LAPACK routines for rules, of the library that NumPy computes with.
 
-NumPy's and SciPy's wheels bring an OpenBLAS each, and the threads of one wait on the cores for a while after
-each call, which the other wants: where products by NumPy and factors by SciPy alternate, a likelihood of 500
-points takes 80 ms instead of 30 (two cores). So routines are looked up in NumPy's own library, which also
-makes solutions NumPy's to the last bit. Where it has none of their names, the system has one BLAS for both,
-and SciPy's routines serve.
+NumPy's and SciPy's wheels bring an OpenBLAS each, and after each call the threads of one wait for a while on
+cores that the other wants: where products by NumPy and factors by SciPy alternate, a likelihood of 500
+points takes twice as long (two cores). So routines are looked up in NumPy's own library, whose drivers call
+them, too. Where it has none of these names, the system has one BLAS for both, and SciPy's routines serve.
 """
 
 import ctypes

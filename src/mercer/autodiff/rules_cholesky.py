@@ -13,9 +13,7 @@ from mercer.autodiff.rules_linalg import Triangular, solve_with, symmetric_part,
 from mercer.autodiff.rules_products import adjoint
 from mercer.autodiff.trace import plain
 
-#: Up to this size a matrix is not halved: NumPy's and SciPy's BLAS have threads of their own, which get in
-#: each other's way where small products and solutions alternate (n = 500, two cores: 116 ms with 64, 51 with
-#: 256).
+#: Up to this size a matrix is not halved: small products and solutions reach less of the processor's speed.
 WHOLE = 128
 
 

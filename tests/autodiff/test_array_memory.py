@@ -1,0 +1,90 @@
+"""Arrays of traced runs, whose memory is kept for the next: they are as good as any, and outlive the run."""
+
+import gc
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+
+import numpy as np
+import pytest
+from numpy._core.multiarray import get_handler_name
+
+import mercer.autodiff as ad
+
+#: Entries of float64 below what is kept, just from there on, and among those of huge pages.
+SIZES = [100, 8191, 8192, 8193, 300_000, 1_000_000]
+
+
+def in_a_run(make):
+    """Return what `make` returns within a derivative."""
+    found = []
+    ad.grad(lambda s: found.append(make()) or s)(1.0)
+    return found[0]
+
+
+def test_the_handler_is_set_within_runs_alone():
+    assert in_a_run(lambda: get_handler_name(np.empty(8192))) == "mercer"
+    assert get_handler_name(np.empty(8192)) == "default_allocator"
+    with pytest.raises(ZeroDivisionError):
+        ad.grad(lambda s: s / 0 if s is None else 1 // 0)(1.0)
+    assert get_handler_name(np.empty(8192)) == "default_allocator"
+    assert in_a_run(lambda: in_a_run(lambda: get_handler_name(np.empty(1)))) == "mercer"
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_zeros_are_zeros(n):
+    """Also in memory that had something else."""
+    for _ in range(3):
+        in_a_run(lambda: np.full(n, 7.0)).sum()
+        zeros = in_a_run(lambda: np.zeros(n))
+        assert not zeros.any()
+        zeros += 1
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("m", [1, *SIZES])
+def test_arrays_are_resized_from_any_size_to_any(n, m):
+    def resized():
+        x = np.arange(float(n))
+        x.resize(m, refcheck=False)
+        return x
+
+    for _ in range(2):  # again, with memory of the first
+        x = in_a_run(resized)
+        np.testing.assert_array_equal(
+            x, np.resize(np.arange(float(n)), m) if m <= n else np.pad(np.arange(float(n)), (0, m - n))
+        )
+        x[:] = -1.0
+
+
+def test_arrays_outlive_the_run_and_do_not_share_memory():
+    kept = [in_a_run(lambda i=i, n=n: np.full(n, float(i))) for i in range(4) for n in SIZES]
+    gc.collect()
+    for at, x in enumerate(kept):
+        assert np.all(x == at // len(SIZES))
+        assert x.ctypes.data % 16 == 0
+
+
+def test_threads_give_back_what_others_made():
+    def work(seed):
+        x = np.random.default_rng(seed).standard_normal(60_000)
+        result = [ad.grad(lambda x: np.sum(np.sin(x) * np.exp(x)))(x) for _ in range(20)]
+        return x, result
+
+    with ThreadPoolExecutor(8) as pool:
+        done = list(pool.map(lambda seed: copy_context().run(work, seed), range(16)))
+    for x, results in done:
+        for result in results:
+            np.testing.assert_allclose(result, (np.cos(x) + np.sin(x)) * np.exp(x), rtol=1e-13, atol=1e-12)
+
+
+def test_memory_is_seen_by_tracemalloc():
+    tracemalloc.start()
+    try:
+        x = in_a_run(lambda: np.empty(500_000))
+        assert tracemalloc.get_traced_memory()[0] >= x.nbytes
+        del x
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
