@@ -312,7 +312,7 @@ def agree(case, what, results):
 
 
 def measure(runs, repeats, pause):
-    """Medians and minima of interleaved repeats, each of as many calls as take 2 ms.
+    """Medians and minima of interleaved repeats, each of as many calls as take 20 ms.
 
     The order is drawn anew for each, since threads of one package may still wait when the next begins. After
     three repeats those that do not fit into BUDGET seconds are left out.
@@ -321,7 +321,7 @@ def measure(runs, repeats, pause):
     rng = random.Random(0)
     for name, run in runs.items():
         run()
-        calls[name] = max(1, int(2e-3 / _timing.seconds_of(run)))
+        calls[name] = max(1, int(2e-2 / _timing.seconds_of(run)))
     for i in range(repeats):
         if i >= 3 and time.perf_counter() > end:
             break

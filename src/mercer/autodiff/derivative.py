@@ -372,14 +372,14 @@ def _scalar_seed(at, f, holomorphic):
     """Return the cotangent 1 of a scalar value, or say why the value has no gradient."""
     if len(at.outputs) == 1 and type(at.outputs[0]) is np.float64:
         return _ONE
-    if len(at.outputs) != 1 or np.size(at.outputs[0]) != 1:
+    like = np_like(at.outputs[0]) if len(at.outputs) == 1 else None
+    if like is None or like.size != 1:
         shapes = [np.shape(o) for o in at.outputs]
         raise trace_error(
             f"grad of {name_of(f)}",
             f"its value has {'shape' if len(shapes) == 1 else 'shapes'} {str(shapes)[1:-1]}, not one number",
             "return a scalar, or use ad.jacobian or ad.vjp",
         )
-    like = np_like(at.outputs[0])
     if like.dtype.kind == "c" and not holomorphic:
         raise trace_error(
             f"grad of {name_of(f)}", "its value is complex", "return a real number, or say holomorphic=True"
@@ -390,4 +390,4 @@ def _scalar_seed(at, f, holomorphic):
             f"its value has the type {like.dtype}, which has no derivative",
             "return a float",
         )
-    return np.ones(np.shape(like), like.dtype)[()]
+    return np.ones(like.shape, like.dtype)[()]
