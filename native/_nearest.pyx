@@ -53,6 +53,7 @@ cdef extern from "nearest.h" nogil:
         const void *fine_left
         const void *fine_right
         const double *fine_error
+        const double *known
         double *scores
         int32_t *indices
         int64_t n_fine, n_exact
@@ -126,6 +127,10 @@ cdef class Search:
         self.job.fine_left = self._keep(left, left.dtype)
         self.job.fine_right = self._keep(right, left.dtype)
         self.job.fine_error = <const double *>self._keep(error, np.float64)
+
+    def set_known(self, distances):
+        """For each row a distance within which it has k columns, or infinity."""
+        self.job.known = <const double *>self._keep(distances, np.float64)
 
     def set_tolerance(self, double tolerance, double slack):
         """Below what a squared distance is an error of the kernel."""

@@ -6,7 +6,8 @@
  *
  * By bounds: the k-th least upper bound so far is a limit for the lower ones. What is left at the end is decided by
  * distances of the raw rows. Where bounds leave more than a row has room for, that is done at once, and the k best alone
- * stay: no neighbour is missed, and it only takes longer. By lower bounds alone, the k-th least distance is the limit.
+ * stay: no neighbour is missed, and it only takes longer. By lower bounds alone, the k-th least distance is the limit, or
+ * at first one that the caller knows.
  */
 #include <math.h>
 #include <omp.h>
@@ -15,7 +16,7 @@
 
 #include "nearest.h"
 
-enum { SPARE = 64 };
+enum { SPARE = 64, FIRST = 32 };
 
 typedef struct {
     double score; /* negative: not known yet */
@@ -50,6 +51,12 @@ static ptrdiff_t least(ptrdiff_t a, ptrdiff_t b)
 static ptrdiff_t room(const MercerNearest *job)
 {
     return job->bounds && job->width ? 2 * job->k + SPARE : job->k;
+}
+
+/* The limit for bounds of row i where k columns are no farther than a distance. */
+static double limit_at(const MercerNearest *job, ptrdiff_t i, double distance)
+{
+    return distance * job->scale - job->rows[i] + job->row_error[i];
 }
 
 static int before(const Candidate *a, const Candidate *b)
@@ -183,7 +190,7 @@ static void decide(const MercerNearest *job, NearSlot *slot, RowState *row, Cand
     qsort(candidates, (size_t)row->n_candidates, sizeof(Candidate), compare);
     row->n_candidates = least(row->n_candidates, job->k);
     if (row->n_candidates == job->k)
-        row->limit = fmin(row->limit, candidates[job->k - 1].score * job->scale - job->rows[i] + job->row_error[i]);
+        row->limit = fmin(row->limit, limit_at(job, i, candidates[job->k - 1].score));
 }
 
 static void take_bound(const MercerNearest *job, NearSlot *slot, RowState *row, double *upper, Candidate *candidates,
@@ -202,34 +209,40 @@ static void take_bound(const MercerNearest *job, NearSlot *slot, RowState *row, 
     take_upper(job, row, upper, i, low + (double)job->width[j]);
 }
 
-/* Whether the second bound is within the limit as well. */
-static int still_near(const MercerNearest *job, NearSlot *slot, const RowState *row, ptrdiff_t i, ptrdiff_t j)
+/* The second bounds of what the first leaves: those within the limit stay. */
+static ptrdiff_t keep_near(const MercerNearest *job, NearSlot *slot, const RowState *row, ptrdiff_t i, ptrdiff_t n)
 {
-    if (!job->fine_d)
-        return 1;
-    slot->n_fine++;
-    const char *left = job->fine_left, *right = job->fine_right;
-    const size_t row_bytes = (size_t)job->fine_d * job->table->element;
-    const double gap = job->table->near_gap(left + (size_t)i * row_bytes, right + (size_t)j * row_bytes, job->fine_d);
-    return gap - job->rows[i] - job->fine_error[j] <= row->limit;
+    Candidate *passed = slot->passed;
+    const size_t bytes = (size_t)job->fine_d * job->table->element;
+    const char *left = (const char *)job->fine_left + (size_t)i * bytes, *right = job->fine_right;
+    ptrdiff_t kept = 0;
+    for (ptrdiff_t c = 0; c < n; c++) {
+        const size_t j = (size_t)passed[c].column;
+        const double gap = job->table->near_gap(left, right + j * bytes, job->fine_d);
+        passed[c].score = gap - job->rows[i] - job->fine_error[j];
+        if (passed[c].score <= row->limit)
+            passed[kept++] = passed[c];
+    }
+    slot->n_fine += n;
+    return kept;
 }
 
 /* By lower bounds alone: the distances of what passes, the least bound first, until the limit is below the others. */
 static void take_exact(const MercerNearest *job, NearSlot *slot, RowState *row, Candidate *heap, ptrdiff_t i, ptrdiff_t n)
 {
     Candidate *passed = slot->passed;
+    if (job->fine_d)
+        n = keep_near(job, slot, row, i, n);
     for (ptrdiff_t at = n / 2; at-- > 0;)
         sift(passed, n, at, 1);
     while (n > 0 && passed[0].score <= row->limit) {
         const ptrdiff_t j = passed[0].column;
         passed[0] = passed[--n];
         sift(passed, n, 0, 1);
-        if (!still_near(job, slot, row, i, j))
-            continue;
         const double score = job->raw->near_pair(job->kind, &job->left, i, &job->right, j, job->weight, job->d);
         slot->n_exact++;
         if (take_score(job, row, heap, j, score))
-            row->limit = heap[0].score * job->scale - job->rows[i] + job->row_error[i];
+            row->limit = fmin(row->limit, limit_at(job, i, heap[0].score));
     }
 }
 
@@ -267,8 +280,8 @@ void mercer_nearest_end(MercerNearest *job)
     job->slots = NULL;
 }
 
-static void search_row(MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdiff_t i, const char *values, ptrdiff_t j0,
-                       ptrdiff_t nj)
+static void search_piece(MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdiff_t i, const char *values, ptrdiff_t j0,
+                         ptrdiff_t nj)
 {
     const size_t size = job->table->element;
     RowState *row = &slot->rows[r];
@@ -294,6 +307,16 @@ static void search_row(MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdiff_
     }
     if (n_passed)
         take_exact(job, slot, row, candidates, i, n_passed);
+}
+
+/* Without a limit every column passes: the first few of a tile give one. */
+static void search_row(MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdiff_t i, const char *values, ptrdiff_t j0,
+                       ptrdiff_t nj)
+{
+    const ptrdiff_t first = slot->rows[r].limit < INFINITY ? nj : least(nj, FIRST);
+    search_piece(job, slot, r, i, values, j0, first);
+    if (first < nj)
+        search_piece(job, slot, r, i, values + (size_t)first * job->table->element, j0 + first, nj - first);
 }
 
 /* The next tile of a slot's task. */
@@ -332,6 +355,14 @@ static void finish(MercerNearest *job, NearSlot *slot)
     slot->task = -1;
 }
 
+static void begin(const MercerNearest *job, NearSlot *slot)
+{
+    const ptrdiff_t i0 = slot->task / job->n_parts * job->strip, n = least(job->strip, job->run->n - i0);
+    slot->column = slot->task % job->n_parts * job->part;
+    for (ptrdiff_t r = 0; r < n; r++)
+        slot->rows[r] = (RowState){.limit = job->known ? limit_at(job, i0 + r, job->known[i0 + r]) : INFINITY};
+}
+
 /* Works on a slot until the deadline or until no task is left. */
 static void work_slot(MercerNearest *job, NearSlot *slot, ptrdiff_t total, double deadline)
 {
@@ -345,9 +376,7 @@ static void work_slot(MercerNearest *job, NearSlot *slot, ptrdiff_t total, doubl
             if (task >= total)
                 return;
             slot->task = task;
-            slot->column = task % job->n_parts * job->part;
-            for (ptrdiff_t r = 0; r < job->strip; r++)
-                slot->rows[r] = (RowState){.limit = INFINITY};
+            begin(job, slot);
         }
         const ptrdiff_t end = least((slot->task % job->n_parts + 1) * job->part, job->run->m);
         while (slot->column < end) {

@@ -43,6 +43,7 @@ typedef struct {
     ptrdiff_t fine_d;            /* a multiple of 64; 0 for none */
     const void *fine_left, *fine_right; /* (n, fine_d) and (m, fine_d) of T */
     const double *fine_error;    /* (m,) */
+    const double *known;         /* (n,): a distance within which each row has k columns, or NULL */
     /* (n, n_parts, k): infinity and -1 beyond what there is */
     double *scores;
     int32_t *indices;

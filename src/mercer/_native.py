@@ -420,7 +420,7 @@ def _shares(n, m, k, dtype, split):
 
 def nearest(
     program, left, right, k, *, rows, columns, row_error, coefficient=-2.0, skip=-1, bounds=None, raw=None,
-    finer=None, tolerance=(-1.0, 0.0), blocks=None, split=True, n_threads=None,
+    finer=None, known=None, tolerance=(-1.0, 0.0), blocks=None, split=True, n_threads=None,
 ):  # fmt: skip
     """The k columns of the least score for each row, without an n×m array; ties go to the first column.
 
@@ -447,6 +447,9 @@ def nearest(
         (left, right, error) with lower bounds only: rows (n, q) and (m, q) of the tiles' dtype, q a multiple
         of 64, whose squared distances less ``row_error`` and error (m,) are lower bounds, too, asked for
         before the raw rows.
+    known : ndarray of shape (n,) or None
+        With bounds: distances within which each row has k columns, infinity where none is known; it only
+        saves time.
     tolerance : tuple
         (a, b): a score below −(a (|rows| + |columns|) + b) is reported, others are cut at 0. With a negative
         a scores may have any sign.
@@ -475,6 +478,8 @@ def nearest(
         search.set_bounds(*bounds)
     if finer is not None:
         search.set_finer(*finer)
+    if known is not None:
+        search.set_known(known)
     search.set_tolerance(*tolerance)
     strip, part = _shares(n, m, k, dtype, split)
     n_parts = -(-m // part)

@@ -346,6 +346,23 @@ class TestBounds:
             np.testing.assert_array_equal(got[1], expected[1])
             np.testing.assert_array_equal(got[0], expected[0])
 
+    @pytest.mark.parametrize("k", [3, 60])
+    @pytest.mark.parametrize("skip", [-1, 0])
+    def test_first_limits_save_distances_and_change_nothing(self, k, skip, rng):
+        centres = rng.normal(size=(12, 300))
+        X = centres[rng.integers(0, 12, 900)] + 0.3 * rng.normal(size=(900, 300))
+        raw = (LeafKind.SQDIST, X, X, None)
+        reduced = _nearest._Bounded(raw, np.float32, 2).reduced(63, 127)
+        limited = reduced.limited(raw, k, skip)
+        plain, got = (bounded.search(raw, k, slice(0, 900), skip) for bounded in (reduced, limited))
+        np.testing.assert_array_equal(got[0], plain[0])
+        np.testing.assert_array_equal(got[1], plain[1])
+        known = limited.known
+        assert (known >= plain[0][:, -1]).all()
+        # Clusters of about 30 rows tell a limit for 3 neighbours, and none for 60.
+        assert np.isfinite(known).mean() > 0.9 if k == 3 else np.isinf(known).any()
+        assert got[2][1] < plain[2][1] if k == 3 else got[2][1] <= plain[2][1]
+
     def test_fewer_rows_than_directions(self, rng, monkeypatch):
         monkeypatch.setattr(_nearest, "_WIDE_WORK", 0.0)
         X, Q = rng.normal(size=(40, 300)), rng.normal(size=(800, 300))

@@ -38,6 +38,8 @@ _PROBE = 192
 # From so many features and multiplications on fewer of them are tried, so many in tiles and so many in second
 # bounds, along directions of so many rows.
 _WIDE, _WIDE_WORK, _COARSE, _FINE, _SAMPLE = 192, 2e9, 63, 191, 256
+# Columns that give a row its first limit come from its own cluster, of which so many times the mean are seen.
+_CLUSTER = 2
 # The time of a second bound, and of a distance of raw rows, in entries of a tile of the raw width.
 _FINE_PAIR, _EXACT_PAIR = 10, 30
 # Squared distances below −(_NEGATIVE (k(x, x) + k(z, z))) are no rounding.
@@ -114,7 +116,7 @@ class _Bounded:
         unit = _UNIT[self.dtype]
         self.unit = (1.01 * terms + 24) * unit if self.dtype == np.float32 else (3 * terms + 40) * unit
         self.tiny = d * _TINY[self.dtype]
-        self.finer = None
+        self.finer = self.known = None
         leaf = Leaf(LeafKind.DOT if self.product else kind, None)
         self.program = Program(np.zeros((0, 4), np.int32), (leaf,), (), (), {})
 
@@ -163,6 +165,16 @@ class _Bounded:
         other.finer = fine_left, fine_right
         return other
 
+    def limited(self, raw, k, skip):
+        """The same, with a distance within which each row has k columns: searches begin with limits."""
+        other = copy.copy(self)
+        proposed = _in_own_cluster(self, min(k + (skip >= 0), len(self.right)))
+        scores = _native.nearest_pairs(raw, proposed, self.threads)
+        if skip >= 0:
+            scores[proposed == np.arange(skip, skip + len(proposed))[:, None]] = np.inf
+        other.known = np.partition(scores, k - 1, axis=1)[:, k - 1]
+        return other
+
     def search(self, raw, k, rows, skip, split=True):
         """`_native.nearest` of some of the rows."""
         left, norms = self.left[rows], self.left_norms[rows]
@@ -184,6 +196,7 @@ class _Bounded:
             skip=skip,
             bounds=(2.000001 * self.unit * self.right_norms if finer is None else None, self.scale),
             finer=finer,
+            known=None if self.known is None else self.known[rows],
             raw=(kind, raw_left[rows], raw_right, weight),
             split=split,
             n_threads=self.threads,
@@ -215,6 +228,39 @@ def _project(F, norms, basis, n_coarse, threads):
 
     _each_stretch(fill, F, threads)
     return coarse, fine
+
+
+def _in_own_cluster(bounded, p):
+    """For each row p near columns of those that share its nearest pivot: (n, p), or −1 where too few do."""
+    left, right = bounded.left, bounded.right
+    n_pivots = int(np.sqrt(len(right)))
+    pivots = right[:: len(right) // n_pivots][:n_pivots]
+    columns = _by_pivot(right, pivots, bounded.threads)
+    rows = columns if left is right else _by_pivot(left, pivots, bounded.threads)
+    heights, out = 0.5 * np.einsum("ij,ij->i", right, right), np.full((len(left), p), -1, np.int32)
+    most = max(p, _CLUSTER * len(right) // n_pivots)
+
+    def propose(pivot, _):
+        mine, there = rows[pivot], columns[pivot]
+        there = there[:: max(1, -(-len(there) // most))]
+        if len(mine) and len(there) >= p:
+            scores = heights[there] - left[mine] @ right[there].T
+            out[mine] = there[np.argpartition(scores, p - 1, axis=1)[:, :p]]
+
+    each_block(propose, np.arange(n_pivots + 1), bounded.threads)
+    return out
+
+
+def _by_pivot(F, pivots, threads):
+    """For each pivot the rows of F that it is nearest to."""
+    heights, nearest = 0.5 * np.einsum("ij,ij->i", pivots, pivots), np.empty(len(F), np.intp)
+
+    def fill(start, stop):
+        nearest[start:stop] = np.argmin(heights - F[start:stop] @ pivots.T, axis=1)
+
+    _each_stretch(fill, F, threads)
+    order = np.argsort(nearest, kind="stable")
+    return np.split(order, np.searchsorted(nearest[order], np.arange(1, len(pivots))))
 
 
 def _each_stretch(function, F, threads):
@@ -274,7 +320,7 @@ def _quickest(bounded, raw, k, skip):
     wide = bounded.product and not bounded.lost and isinstance(bounded.right, np.ndarray)
     if wide and d >= _WIDE and float(n) * m * d > _WIDE_WORK:
         n_fine = min(_FINE, d // 2 - 1)
-        reduced = bounded.reduced(_COARSE, n_fine)
+        reduced = bounded.reduced(_COARSE, n_fine).limited(raw, k, skip)
         first = reduced.search(raw, k, strip, skip, split=False)
         n_finer, n_exact = first[2]
         if _COARSE / d + (_FINE_PAIR * n_finer + _EXACT_PAIR * n_exact) / (_PROBE * m) < 0.7:
