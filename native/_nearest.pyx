@@ -35,7 +35,8 @@ cdef extern from "nearest.h" nogil:
         const MercerRun *run
         const MercerTable *table
         int bounds
-        ptrdiff_t k, strip, n_parts, part, skip
+        ptrdiff_t k, strip, n_parts, part
+        const int64_t *left_out
         double coefficient
         const void *columns
         const double *rows
@@ -136,7 +137,11 @@ cdef class Search:
         """Below what a squared distance is an error of the kernel."""
         self.job.tolerance, self.job.slack = tolerance, slack
 
-    def search(self, run, ptrdiff_t k, shape, ptrdiff_t skip, double coefficient, rows, columns, row_error,
+    def set_left_out(self, columns):
+        """For each row the column that it leaves out."""
+        self.job.left_out = <const int64_t *>self._keep(columns, np.int64)
+
+    def search(self, run, ptrdiff_t k, shape, double coefficient, rows, columns, row_error,
                double[:, :, ::1] scores, int32_t[:, :, ::1] indices, int n_threads):
         """Fill scores and indices (n, n_parts, k); `shape` is (rows of a strip, columns of a part).
 
@@ -148,7 +153,7 @@ cdef class Search:
         self.job.table = mercer_table(dtype == np.float32)
         self.job.run = <const MercerRun *>PyCapsule_GetPointer(run.capsule(), b"MercerRun")
         self.kept.append(run)
-        self.job.k, self.job.skip, self.job.coefficient = k, skip, coefficient
+        self.job.k, self.job.coefficient = k, coefficient
         self.job.strip, self.job.part = shape
         self.job.n_parts = scores.shape[1]
         self.job.rows = <const double *>self._keep(rows, np.float64)

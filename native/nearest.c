@@ -291,7 +291,7 @@ static void search_piece(MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdif
     ptrdiff_t n_passed = 0;
     for (ptrdiff_t f = 0; f < n; f++) {
         const ptrdiff_t at = slot->found[f], j = j0 + at;
-        if (job->skip >= 0 && j == job->skip + i)
+        if (job->left_out && j == job->left_out[i])
             continue;
         const double value = size == 4 ? (double)((const float *)values)[at] : ((const double *)values)[at];
         if (!job->bounds) {

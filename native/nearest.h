@@ -24,7 +24,7 @@ typedef struct {
     ptrdiff_t k;
     ptrdiff_t strip;             /* rows of a task, at most table->tile */
     ptrdiff_t n_parts, part;     /* parts of the columns, `part` columns each, a multiple of the tile */
-    ptrdiff_t skip;              /* column that row 0 leaves out, row 1 the next; negative for none */
+    const int64_t *left_out;     /* (n,): the column that a row leaves out; NULL for none */
     double coefficient;
     const void *columns;         /* (m + tile,) of T */
     const double *rows;          /* (n,) */

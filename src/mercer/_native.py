@@ -419,8 +419,8 @@ def _shares(n, m, k, dtype, split):
 
 
 def nearest(
-    program, left, right, k, *, rows, columns, row_error, coefficient=-2.0, skip=-1, bounds=None, raw=None,
-    finer=None, known=None, tolerance=(-1.0, 0.0), blocks=None, split=True, n_threads=None,
+    program, left, right, k, *, rows, columns, row_error, coefficient=-2.0, left_out=None, bounds=None,
+    raw=None, finer=None, known=None, tolerance=(-1.0, 0.0), blocks=None, split=True, n_threads=None,
 ):  # fmt: skip
     """The k columns of the least score for each row, without an n×m array; ties go to the first column.
 
@@ -433,12 +433,12 @@ def nearest(
     program, left, right, blocks, n_threads
         As in `gram`; a program without operations is its first leaf.
     k : int
-        At most m, or m − 1 with `skip`.
+        At most m, or m − 1 with `left_out`.
     rows, row_error : ndarray of shape (n,)
     columns : ndarray of shape (m,)
     coefficient : float
-    skip : int
-        The column that row 0 leaves out, row 1 the next, …; negative for none.
+    left_out : ndarray of shape (n,) or None
+        The column that each row leaves out.
     bounds : tuple or None
         Widths of the columns' bounds (m,), or None where they are lower bounds only, and the scale.
     raw : tuple or None
@@ -480,12 +480,14 @@ def nearest(
         search.set_finer(*finer)
     if known is not None:
         search.set_known(known)
+    if left_out is not None:
+        search.set_left_out(left_out)
     search.set_tolerance(*tolerance)
     strip, part = _shares(n, m, k, dtype, split)
     n_parts = -(-m // part)
     scores, indices = np.empty((n, n_parts, k)), np.empty((n, n_parts, k), dtype=np.int32)
     n_taken, bad = search.search(
-        run, k, (strip, part), skip, coefficient, rows, columns, row_error, scores, indices, threads
+        run, k, (strip, part), coefficient, rows, columns, row_error, scores, indices, threads
     )
     scores, indices = scores.reshape(n, -1), indices.reshape(n, -1).astype(np.intp)
     if n_parts > 1:

@@ -297,7 +297,7 @@ class TestBounds:
         power = 1 if isinstance(kernel, Laplacian) else 2
         D = (np.abs(X[:200, None] - X) ** power).sum(-1)
         single, double = (
-            _nearest.by_plain_distance(raw, 9, -1, 1, dtype) for dtype in (np.float32, np.float64)
+            _nearest.by_plain_distance(raw, 9, None, 1, dtype) for dtype in (np.float32, np.float64)
         )
         for a, b in zip(single, double, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -333,10 +333,11 @@ class TestBounds:
         elif kind == "far":
             X = X + 1e7
         raw = (LeafKind.SQDIST, X, X, None)
-        expected = _nearest.by_plain_distance(raw, 7, 0, 1, np.float64)
+        own = np.arange(900)
+        expected = _nearest.by_plain_distance(raw, 7, own, 1, np.float64)
         bounded = _nearest._Bounded(raw, np.float32, 2).reduced(66, 130)
-        lower = bounded.search(raw, 7, slice(0, 900), 0)
-        chosen = _nearest.by_plain_distance(raw, 7, 0, 2)
+        lower = bounded.search(raw, 7, slice(0, 900), own)
+        chosen = _nearest.by_plain_distance(raw, 7, own, 2)
         n_fine, n_exact = lower[2]
         assert n_exact <= n_fine  # the second bound comes first, and lets each of the nearest pass
         assert n_exact >= 7 * 900
@@ -347,16 +348,17 @@ class TestBounds:
             np.testing.assert_array_equal(got[0], expected[0])
 
     @pytest.mark.parametrize("k", [3, 60])
-    @pytest.mark.parametrize("skip", [-1, 0])
-    def test_first_limits_save_distances_and_change_nothing(self, k, skip, rng):
+    @pytest.mark.parametrize("left_out", [None, np.arange(900)], ids=["all", "others"])
+    def test_first_limits_save_distances_and_change_nothing(self, k, left_out, rng):
         centres = rng.normal(size=(12, 300))
         X = centres[rng.integers(0, 12, 900)] + 0.3 * rng.normal(size=(900, 300))
         raw = (LeafKind.SQDIST, X, X, None)
         reduced = _nearest._Bounded(raw, np.float32, 2).reduced(63, 127)
-        limited = reduced.limited(raw, k, skip)
-        plain, got = (bounded.search(raw, k, slice(0, 900), skip) for bounded in (reduced, limited))
+        limited = reduced.limited(raw, k, left_out)
+        plain, got = (bounded.search(raw, k, slice(0, 900), left_out) for bounded in (reduced, limited))
         np.testing.assert_array_equal(got[0], plain[0])
         np.testing.assert_array_equal(got[1], plain[1])
+        np.testing.assert_array_equal(np.sort(limited.order), np.arange(900))
         known = limited.known
         assert (known >= plain[0][:, -1]).all()
         # Clusters of about 30 rows tell a limit for 3 neighbours, and none for 60.
@@ -366,7 +368,7 @@ class TestBounds:
     def test_fewer_rows_than_directions(self, rng, monkeypatch):
         monkeypatch.setattr(_nearest, "_WIDE_WORK", 0.0)
         X, Q = rng.normal(size=(40, 300)), rng.normal(size=(800, 300))
-        got = _nearest.by_plain_distance((LeafKind.SQDIST, Q, X, None), 3, -1, 2)
+        got = _nearest.by_plain_distance((LeafKind.SQDIST, Q, X, None), 3, None, 2)
         D = ((Q[:, None] - X) ** 2).sum(-1)
         np.testing.assert_array_equal(got[1], brute_force(D, 3)[1])
 

@@ -116,7 +116,7 @@ class _Bounded:
         unit = _UNIT[self.dtype]
         self.unit = (1.01 * terms + 24) * unit if self.dtype == np.float32 else (3 * terms + 40) * unit
         self.tiny = d * _TINY[self.dtype]
-        self.finer = self.known = None
+        self.finer = self.known = self.order = None
         leaf = Leaf(LeafKind.DOT if self.product else kind, None)
         self.program = Program(np.zeros((0, 4), np.int32), (leaf,), (), (), {})
 
@@ -165,17 +165,20 @@ class _Bounded:
         other.finer = fine_left, fine_right
         return other
 
-    def limited(self, raw, k, skip):
-        """The same, with a distance within which each row has k columns: searches begin with limits."""
+    def limited(self, raw, k, left_out):
+        """The same, with a distance within which each row has k columns: searches begin with limits.
+
+        `order` has neighbouring rows together, so that caches keep what they have in common.
+        """
         other = copy.copy(self)
-        proposed = _in_own_cluster(self, min(k + (skip >= 0), len(self.right)))
+        proposed, other.order = _in_own_cluster(self, min(k + (left_out is not None), len(self.right)))
         scores = _native.nearest_pairs(raw, proposed, self.threads)
-        if skip >= 0:
-            scores[proposed == np.arange(skip, skip + len(proposed))[:, None]] = np.inf
+        if left_out is not None:
+            scores[proposed == left_out[:, None]] = np.inf
         other.known = np.partition(scores, k - 1, axis=1)[:, k - 1]
         return other
 
-    def search(self, raw, k, rows, skip, split=True):
+    def search(self, raw, k, rows, left_out, split=True):
         """`_native.nearest` of some of the rows."""
         left, norms = self.left[rows], self.left_norms[rows]
         error = np.full(len(norms), np.inf) if self.lost else self.unit * norms + self.tiny
@@ -193,7 +196,7 @@ class _Bounded:
             columns=columns,
             row_error=error,
             coefficient=-2.0 if self.product else 1.0,
-            skip=skip,
+            left_out=None if left_out is None else left_out[rows],
             bounds=(2.000001 * self.unit * self.right_norms if finer is None else None, self.scale),
             finer=finer,
             known=None if self.known is None else self.known[rows],
@@ -231,7 +234,7 @@ def _project(F, norms, basis, n_coarse, threads):
 
 
 def _in_own_cluster(bounded, p):
-    """For each row p near columns of those that share its nearest pivot: (n, p), or −1 where too few do."""
+    """For each row p near columns of those that share its nearest pivot (n, p), or −1; and rows by pivots."""
     left, right = bounded.left, bounded.right
     n_pivots = int(np.sqrt(len(right)))
     pivots = right[:: len(right) // n_pivots][:n_pivots]
@@ -248,7 +251,7 @@ def _in_own_cluster(bounded, p):
             out[mine] = there[np.argpartition(scores, p - 1, axis=1)[:, :p]]
 
     each_block(propose, np.arange(n_pivots + 1), bounded.threads)
-    return out
+    return out, np.concatenate(rows)
 
 
 def _by_pivot(F, pivots, threads):
@@ -282,7 +285,7 @@ def _largest(F, centre, weight):
         return float(np.max(spread if weight is None else spread * weight))
 
 
-def by_plain_distance(raw, k, skip=-1, n_threads=None, dtype=None):
+def by_plain_distance(raw, k, left_out=None, n_threads=None, dtype=None):
     """The k nearest by brute force.
 
     Parameters
@@ -290,8 +293,8 @@ def by_plain_distance(raw, k, skip=-1, n_threads=None, dtype=None):
     raw : tuple
         Of `plain_rows`.
     k : int
-    skip : int
-        0 if query i is training row i and leaves itself out, else −1.
+    left_out : ndarray of shape (n,) or None
+        The training row that each query leaves out.
     n_threads : int or None
     dtype : dtype or None
         Of the bounds; None is float32, or float64 where a first strip shows that float32 leaves too much
@@ -306,26 +309,28 @@ def by_plain_distance(raw, k, skip=-1, n_threads=None, dtype=None):
     n = raw[1].shape[0]
     bounded = _Bounded(raw, np.float32 if dtype is None else dtype, n_threads)
     if dtype is not None or n <= 4 * _PROBE:
-        return bounded.search(raw, k, slice(0, n), skip)[:2]
-    bounded, first = _quickest(bounded, raw, k, skip)
-    skip = skip + _PROBE if skip >= 0 else skip
-    rest = bounded.search(raw, k, slice(_PROBE, n), skip)
-    return np.vstack([first[0], rest[0]]), np.vstack([first[1], rest[1]])
+        return bounded.search(raw, k, slice(0, n), left_out)[:2]
+    bounded, first = _quickest(bounded, raw, k, left_out)
+    rest = slice(_PROBE, n) if bounded.order is None else bounded.order[bounded.order >= _PROBE]
+    scores, indices = np.empty((n, k)), np.empty((n, k), np.intp)
+    scores[:_PROBE], indices[:_PROBE] = first[:2]
+    scores[rest], indices[rest] = bounded.search(raw, k, rest, left_out)[:2]
+    return scores, indices
 
 
-def _quickest(bounded, raw, k, skip):
+def _quickest(bounded, raw, k, left_out):
     """The bounds to go on with after a first strip, and that strip's results."""
     (n, d), m = raw[1].shape, raw[2].shape[0]
     strip = slice(0, _PROBE)
     wide = bounded.product and not bounded.lost and isinstance(bounded.right, np.ndarray)
     if wide and d >= _WIDE and float(n) * m * d > _WIDE_WORK:
         n_fine = min(_FINE, d // 2 - 1)
-        reduced = bounded.reduced(_COARSE, n_fine).limited(raw, k, skip)
-        first = reduced.search(raw, k, strip, skip, split=False)
+        reduced = bounded.reduced(_COARSE, n_fine).limited(raw, k, left_out)
+        first = reduced.search(raw, k, strip, left_out, split=False)
         n_finer, n_exact = first[2]
         if _COARSE / d + (_FINE_PAIR * n_finer + _EXACT_PAIR * n_exact) / (_PROBE * m) < 0.7:
             return reduced, first
-    first = bounded.search(raw, k, strip, skip)
+    first = bounded.search(raw, k, strip, left_out)
     if first[2][1] > _PROBE * (2 * k + 0.03 * m):
         bounded = _Bounded(raw, np.float64, bounded.threads)
     return bounded, first
@@ -340,11 +345,11 @@ def tree_of(kind, right, weight):
     return KDTree(right, metric="manhattan" if kind == LeafKind.L1 else "euclidean")
 
 
-def by_tree(tree, raw, k, skip=-1, n_threads=None):
+def by_tree(tree, raw, k, left_out=None, n_threads=None):
     """The k nearest by a tree's proposals: the same results as `by_plain_distance`."""
     kind, left, right, weight = raw
     n, m = len(left), len(right)
-    proposed = min(m, k + (skip >= 0) + _TREE_SPARE)
+    proposed = min(m, k + (left_out is not None) + _TREE_SPARE)
     queries = left if weight is None else left * weight
 
     def propose(start):
@@ -355,8 +360,8 @@ def by_tree(tree, raw, k, skip=-1, n_threads=None):
     farthest = np.concatenate([distance[:, -1] for distance, _ in found])
     indices = np.concatenate([index for _, index in found])
     scores = _native.nearest_pairs(raw, indices, n_threads)
-    if skip >= 0:
-        scores[indices == np.arange(n)[:, None]] = np.inf
+    if left_out is not None:
+        scores[indices == left_out[:, None]] = np.inf
     order = np.lexsort((indices, scores), axis=-1)[:, :k]
     scores, indices = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
     # What the tree did not propose is no nearer than the last that it did, up to the rounding of weighted
@@ -366,20 +371,11 @@ def by_tree(tree, raw, k, skip=-1, n_threads=None):
     beyond = np.maximum(farthest * (1 - 1e-9) - slack, 0.0)
     open_ = np.flatnonzero(~(scores[:, -1] < (beyond if kind == LeafKind.L1 else beyond**2)))
     if proposed < m and len(open_):
-        _decide_open(raw, k, skip, open_, scores, indices, n_threads)
+        # Rows with more equal distances than the tree proposed.
+        rows = kind, left[open_], right, weight
+        left_out = None if left_out is None else left_out[open_]
+        scores[open_], indices[open_] = by_plain_distance(rows, k, left_out, n_threads)
     return scores, indices
-
-
-def _decide_open(raw, k, skip, open_, scores, indices, n_threads):
-    """Rows with more equal distances than the tree proposed, by brute force."""
-    kind, left, right, weight = raw
-    more = min(k + (skip >= 0), len(right))
-    some, at = by_plain_distance((kind, left[open_], right, weight), more, -1, n_threads)
-    if skip >= 0:
-        own = at == open_[:, None]
-        own[~own.any(axis=1), -1] = True
-        some, at = some[~own].reshape(-1, k), at[~own].reshape(-1, k)
-    scores[open_], indices[open_] = some, at
 
 
 # ---------------------------------------------------------------- kernel values
@@ -409,7 +405,7 @@ def own_diagonal(kernel, program, X, n_threads=None):
     return out
 
 
-def by_kernel_values(program, X, Z, k, left_diagonal, right_diagonal, skip=-1, n_threads=None):
+def by_kernel_values(program, X, Z, k, left_diagonal, right_diagonal, left_out=None, n_threads=None):
     """The k nearest by k(x, x) − 2k(x, z) + k(z, z), LN14's quiz.
 
     Parameters
@@ -421,7 +417,7 @@ def by_kernel_values(program, X, Z, k, left_diagonal, right_diagonal, skip=-1, n
     left_diagonal : ndarray of shape (n,) or None
         k(x, x); None leaves it out of the scores.
     right_diagonal : ndarray of shape (m,)
-    skip, n_threads
+    left_out, n_threads
         As for `by_plain_distance`.
 
     Returns
@@ -456,7 +452,7 @@ def by_kernel_values(program, X, Z, k, left_diagonal, right_diagonal, skip=-1, n
             rows=rows[some],
             columns=right_diagonal,
             row_error=error[some],
-            skip=skip + some.start if skip >= 0 else -1,
+            left_out=None if left_out is None else left_out[some],
             tolerance=tolerance,
             blocks=blocks,
             n_threads=n_threads,

@@ -143,20 +143,20 @@ class KernelNeighbors(KernelEstimator):
                 "diagonal is for queries of a precomputed kernel; else k(x, x) is computed, leave it out"
             )
         if own:
-            Q, Z, skip = self.X_fit_, None, 0
+            Q, Z, left_out = self.X_fit_, None, np.arange(self.n_samples_fit_)
         else:
             Q, Z = self.kernel_._paired(self._query_samples(X), self.X_fit_)
-            skip = -1
+            left_out = None
         program = self.kernel_._compiled(self.X_fit_.shape[1] if hasattr(self.X_fit_, "shape") else None)
         with one_blas_thread():
             if self._form is None:
                 left = self._diagonal if own else self._query_diagonal(program, Q, distances, diagonal)
-                return by_kernel_values(program, Q, Z, k, left, self._diagonal, skip, self.n_jobs)
+                return by_kernel_values(program, Q, Z, k, left, self._diagonal, left_out, self.n_jobs)
             raw = plain_rows(self._form, program, Q, Z)
             if self._tree is not None and not sp.issparse(raw[1]):
-                plain, indices = by_tree(self._tree, raw, k, skip, self.n_jobs)
+                plain, indices = by_tree(self._tree, raw, k, left_out, self.n_jobs)
             else:
-                plain, indices = by_plain_distance(raw, k, skip, self.n_jobs)
+                plain, indices = by_plain_distance(raw, k, left_out, self.n_jobs)
             return self._form.squared(plain), indices
 
     def _query_diagonal(self, program, Q, distances, diagonal):
