@@ -15,6 +15,7 @@ import numpy as np
 
 from mercer.autodiff import (  # noqa: F401
     array_methods,
+    operands,
     rules_bessel,
     rules_cholesky,
     rules_decompositions,
