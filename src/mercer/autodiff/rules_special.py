@@ -278,7 +278,7 @@ def _axes_from_end(axis, ndim):
 
 
 def _softmax_map(t, ans, x, *, axis):
-    return ans * (t - np.sum(ans * t, axis=axis, keepdims=True))
+    return scale(t - np.sum(scale(t, ans), axis=axis, keepdims=True), ans)
 
 
 _softmax = define(
@@ -291,15 +291,15 @@ _softmax = define(
 _log_softmax = define(
     lambda x, *, axis: sp.log_softmax(x, axis=axis),
     name="scipy.special.log_softmax",
-    jvp=[lambda t, ans, x, *, axis: t - np.sum(np.exp(ans) * t, axis=axis, keepdims=True)],
-    vjp=[lambda g, ans, x, *, axis: g - np.exp(ans) * np.sum(g, axis=axis, keepdims=True)],
+    jvp=[lambda t, ans, x, *, axis: t - np.sum(scale(t, np.exp(ans)), axis=axis, keepdims=True)],
+    vjp=[lambda g, ans, x, *, axis: g - scale(np.sum(g, axis=axis, keepdims=True), np.exp(ans))],
     batched=True,
 )
 _logsumexp = define(
     lambda x, *, axis: sp.logsumexp(x, axis=axis, keepdims=True),
     name="scipy.special.logsumexp",
-    jvp=[lambda t, ans, x, *, axis: np.sum(t * shares(x, axis), axis=axis, keepdims=True)],
-    vjp=[lambda g, ans, x, *, axis: g * shares(x, axis)],
+    jvp=[lambda t, ans, x, *, axis: np.sum(scale(t, shares(x, axis)), axis=axis, keepdims=True)],
+    vjp=[lambda g, ans, x, *, axis: scale(g, shares(x, axis))],
     batched=True,
 )
 

@@ -86,7 +86,7 @@ def _truth(x):
 
 
 def _array(x):
-    """Raise; but for SciPy's ``matrix @ x``, which it leaves to an x that NumPy makes an object of no axes."""
+    """Raise, but for SciPy's ``matrix @ x``: that is left to an x of which NumPy makes an object."""
     caller = sys._getframe(1)
     sparse = caller.f_globals["__name__"].startswith("scipy.sparse")
     if sparse and caller.f_code.co_name == "_matmul_dispatch":

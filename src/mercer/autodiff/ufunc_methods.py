@@ -10,7 +10,7 @@ import numpy as np
 
 from mercer.autodiff.array_methods import getitem, is_basic, put, x_like
 from mercer.autodiff.errors import trace_error
-from mercer.autodiff.rules import define
+from mercer.autodiff.rules import define, scale
 from mercer.autodiff.trace import UFUNC_METHODS, UFUNCS, Traced, no_rule, plain
 
 #: What NumPy calls some reductions and accumulations.
@@ -111,7 +111,7 @@ def _check_out(out, result, casting, ufunc, inputs=()):
         raise trace_error(
             f"in-place {_name(ufunc)}" if in_place else f"{_name(ufunc)}(out=…)",
             "the result is traced and cannot be written into a plain array, the derivative would be lost",
-            "write W = W - x for W -= x, or start from a traced array: W = np.array(W, like=x)"
+            "write W = W - x for W -= x, or start from a traced array: np.zeros_like(x), np.array(W, like=x)"
             if in_place
             else "leave out= away, or make the array by np.zeros_like(x)",
         )
@@ -262,11 +262,11 @@ _SLOPES = {
 
 
 def _sloped_jvp(t, ans, x, *, ufunc, axis):
-    return np.sum(t * _SLOPES[ufunc](x, np.expand_dims(ans, axis), axis), axis=axis)
+    return np.sum(scale(t, _SLOPES[ufunc](x, np.expand_dims(ans, axis), axis)), axis=axis)
 
 
 def _sloped_vjp(g, ans, x, *, ufunc, axis):
-    return np.expand_dims(g, axis) * _SLOPES[ufunc](x, np.expand_dims(ans, axis), axis)
+    return scale(np.expand_dims(g, axis), _SLOPES[ufunc](x, np.expand_dims(ans, axis), axis))
 
 
 _sloped = define(
