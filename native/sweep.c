@@ -43,7 +43,7 @@
    other's infinities, whichever end the sweep starts from. */
 static inline double times(double t, double slope)
 {
-    return t == 0.0 || slope == 0.0 ? 0.0 : t * slope;
+    return (t == 0.0) | (slope == 0.0) ? 0.0 : t * slope;
 }
 
 /* Squares and cubes as products, which is what NumPy computes for squares. */
