@@ -275,3 +275,31 @@ def test_lists_of_traced_values_are_put(put):
         return y * y
 
     check_derivative(f, np.array([1.0, -2.0, 0.5]))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda w: np.bincount([0, 2, 2, 1], w),
+        lambda w: np.average(np.arange(1.0, 5.0), weights=w),
+        lambda w: np.average(w, weights=np.array([0.1, 0.2, 0.3, 0.7])),
+        lambda w: np.average(w, weights=[1, 2, 3, 4]),
+    ],
+)
+def test_single_precision_weights_count_as_numpys(f):
+    w = np.float32([0.1, 0.7, 0.3, 1e-3])
+    value = ad.vjp(f, w)[0]
+    np.testing.assert_array_equal(value, f(w))
+    assert value.dtype == f(w).dtype
+    assert ad.grad(lambda w: np.sum(f(w)))(w).dtype == np.float32
+
+
+def test_covariances_and_powers_are_numpys_to_the_bit():
+    x = np.random.default_rng(4).standard_normal((7, 7))
+    for f in (np.cov, np.corrcoef, lambda x: np.linalg.matrix_power(x, 3)):
+        np.testing.assert_array_equal(ad.vjp(f, x)[0], f(x))
+
+
+def test_numbers_of_complex_parts_have_numpys_cotangents():
+    gradient = ad.grad(lambda x: 2.0 * (x + 1j * x)[0].imag)(np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(gradient, [2.0, 0.0])

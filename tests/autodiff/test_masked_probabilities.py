@@ -93,6 +93,15 @@ def test_a_row_of_minus_infinity_shares_equally():
     np.testing.assert_array_equal(ad.grad(lambda z: np.logaddexp.reduce(z[0]))(z), np.full((1, 3), 1 / 3))
 
 
+def test_an_empty_sum_of_exponentials():
+    with np.errstate(divide="ignore"):
+        for b in (None, np.ones((2, 0))):
+            x = np.zeros((2, 0))
+            value, pullback = ad.vjp(lambda x, b=b: logsumexp(x, axis=1, b=b), x)
+            np.testing.assert_array_equal(value, sp.logsumexp(x, axis=1, b=b))
+            assert pullback(np.ones(2))[0].shape == (2, 0)
+
+
 @pytest.mark.parametrize("c", [0.0, -0.0])
 def test_a_zero_slope_before_an_infinite_one_is_zero_in_both_modes(c):
     """Of √(c x) at c = 0, a constant in x, the derivative is 0 whichever end the chain rule starts from."""

@@ -1,4 +1,4 @@
-"""LU factors, banded and Toeplitz systems, and the exponential's derivative: SciPy's values, right derivatives."""
+"""LU factors, banded and Toeplitz systems, expm's derivative: values and derivatives of SciPy's functions."""
 
 import numpy as np
 import pytest
@@ -71,7 +71,7 @@ def test_banded_systems(b):
         b,
     )
     gradient = ad.grad(lambda ab: np.sum(linalg.solve_banded((1, 2), ab, b)))(BANDS)
-    assert (gradient[0, :2] == 0).all() and gradient[1, 0] == 0 and gradient[3, -1] == 0
+    assert not np.any([*gradient[0, :2], gradient[1, 0], gradient[3, -1]])
 
 
 def test_complex_banded_systems():

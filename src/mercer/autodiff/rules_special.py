@@ -307,7 +307,7 @@ _logsumexp = define(
 def _weighted_slope(a, b, axis):
     """The quotient exp(a)/Σ b exp(a), without overflow."""
     present = np.where(np.equal(b, 0), -np.inf, plain(a))
-    top = np.max(present, axis=axis, keepdims=True)
+    top = np.max(present, axis=axis, keepdims=True, initial=-np.inf)
     e = np.exp(np.where(np.equal(b, 0) & np.greater(a, top), top, a) - np.where(np.isfinite(top), top, 0))
     return e / np.sum(b * e, axis=axis, keepdims=True)
 

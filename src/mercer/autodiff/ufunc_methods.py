@@ -231,7 +231,7 @@ def _in_steps(ufunc, array, axes, initial=np._NoValue, where=True):
 
 def shares(x, axis, base=np.e):
     """The shares of entries in a sum of powers; equal infinities have equal shares."""
-    top = np.max(plain(x), axis=axis, keepdims=True)
+    top = np.max(plain(x), axis=axis, keepdims=True, initial=-np.inf)
     infinite = np.isinf(top)
     shifted = x - np.where(infinite, 0, top)
     powers = np.exp(shifted) if base == np.e else np.exp2(shifted)
