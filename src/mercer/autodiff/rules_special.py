@@ -356,7 +356,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
         a, b = np.broadcast_to(a, shape), np.broadcast_to(b, shape)
         out, sign = _weighted(a, b, axis=axes)
         if not return_sign:
-            out = np.where(np.less(sign, 0), np.nan, out)
+            out = np.where(np.less(sign, 0) & np.greater(out, -np.inf), np.nan, out)  # a sum of 0 has either
     reduced = [i - len(shape) in axes for i in range(len(shape))]
     kept = tuple(1 if r else n for n, r in zip(shape, reduced, strict=True) if keepdims or not r)
     out = np.reshape(out, kept)
