@@ -37,7 +37,14 @@
     X(DIVIDE, x / y, 1.0 / y, -r / y, 0.0, -1.0 / (y * y), 2.0 * r / (y * y))                               \
     X(MAXIMUM, x >= y || x != x ? x : y, MORE(x > y, x), MORE(y > x, y), 0.0, 0.0, 0.0)                     \
     X(MINIMUM, x <= y || x != x ? x : y, MORE(x < y, x), MORE(y < x, y), 0.0, 0.0, 0.0)                     \
-    X(SCALE, x == 0.0 ? 0.0 : x * y, y, x, 0.0, 1.0, 0.0)
+    X(SCALE, times(x, y), y, x, 0.0, 1.0, 0.0)
+
+/* What a zero tangent or a zero slope multiplies stays zero, so that a path with a zero in it has none of the
+   other's infinities, whichever end the sweep starts from. */
+static inline double times(double t, double slope)
+{
+    return (t == 0.0) | (slope == 0.0) ? 0.0 : t * slope;
+}
 
 /* Squares and cubes as products, which is what NumPy computes for squares. */
 static inline double raised(double x, double c)
@@ -56,7 +63,7 @@ void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, 
             for (ptrdiff_t i = 0; i < n; i++) {                                                             \
                 const double x = x_[i], r = r_[i], a = t[i];                                                \
                 (void)x, (void)r;                                                                           \
-                out[i] = a == 0.0 ? 0.0 : a * (SLOPE);                                                      \
+                out[i] = times(a, SLOPE);                                                                   \
             }                                                                                               \
             break;                                                                                          \
         }                                                                                                   \
@@ -64,7 +71,7 @@ void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, 
             const double x = x_[i], r = r_[i], slope = SLOPE;                                               \
             (void)x, (void)r;                                                                               \
             for (ptrdiff_t k = 0; k < lead; k++)                                                            \
-                out[k * n + i] = t[k * n + i] == 0.0 ? 0.0 : t[k * n + i] * slope;                          \
+                out[k * n + i] = times(t[k * n + i], slope);                                                \
         }                                                                                                   \
         break;
         UNARY(CASE)
@@ -81,15 +88,13 @@ void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, con
 #define CASE(NAME, SLOPE, SECOND)                                                                           \
     case MERCER_##NAME:                                                                                     \
         for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
-            const double x = x_[i], r = r_[i], slope = SLOPE, second = t[i] == 0.0 ? 0.0 : t[i] * (SECOND); \
+            const double x = x_[i], r = r_[i], slope = SLOPE, second = times(t[i], SECOND);                 \
             (void)x, (void)r;                                                                               \
             if (product)                                                                                    \
-                product[i] = t[i] == 0.0 ? 0.0 : t[i] * slope;                                              \
+                product[i] = times(t[i], slope);                                                            \
             for (ptrdiff_t k = 0; k < lead; k++) {                                                          \
                 const double a = s ? s[k * n + i] : 0.0, b = u ? u[k * n + i] : 0.0;                        \
-                out[k * n + i] = (a == 0.0 ? 0.0 : a * slope);                                              \
-                if (t[i] != 0.0 && b != 0.0) /* what was masked stays so, whatever u is there */            \
-                    out[k * n + i] += b * second;                                                           \
+                out[k * n + i] = times(a, slope) + times(b, second);                                        \
             }                                                                                               \
         }                                                                                                   \
         break;
@@ -103,7 +108,7 @@ void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double 
 {
     for (ptrdiff_t k = 0; k < lead; k++)
         for (ptrdiff_t i = 0; i < n; i++)
-            out[k * n + i] = t[k * n + i] == 0.0 ? 0.0 : sign * t[k * n + i] * slope[i];
+            out[k * n + i] = sign * times(t[k * n + i], slope[i]);
 }
 
 /* 0 * t is 0 for finite t and NaN otherwise, so its sum tells whether all were finite. */
@@ -147,7 +152,7 @@ void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const
     for (ptrdiff_t i = 0; i < n; i++) {                                                                     \
         const double x = x_[X], y = y_[Y], r = r_[i], a = t[T], slope = SLOPE;                              \
         (void)x, (void)y, (void)r;                                                                          \
-        out[i] = a == 0.0 || (op == MERCER_SCALE && slope == 0.0) ? 0.0 : a * slope;                        \
+        out[i] = times(a, slope);                                                                           \
     }
 #define ROWS(SLOPE)                                                                                         \
     for (ptrdiff_t i = 0; i < n; i++) {                                                                     \
@@ -155,7 +160,7 @@ void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const
         (void)x, (void)y, (void)r;                                                                          \
         for (ptrdiff_t k = 0; k < lead; k++) {                                                              \
             const double a = t_step ? t[k * n + i] : t[k];                                                  \
-            out[k * n + i] = a == 0.0 || (op == MERCER_SCALE && slope == 0.0) ? 0.0 : a * slope;            \
+            out[k * n + i] = times(a, slope);                                                               \
         }                                                                                                   \
     }
 #define LOOP(SLOPE)                                                                                         \
@@ -197,8 +202,7 @@ void mercer_push2(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_
                 const double x = x_[k * x_row + i * x_step], y = y_[k * y_row + i * y_step];                \
                 const double r = r_[k * n + i], a = s[k * s_row + i * s_step], b = t[k * t_row + i * t_step]; \
                 (void)x, (void)y, (void)r;                                                                  \
-                out[k * n + i] = (a == 0.0 ? 0.0 : a * (IN_X)) +                                            \
-                                 (b == 0.0 || (op == MERCER_SCALE && x == 0.0) ? 0.0 : b * (IN_Y));         \
+                out[k * n + i] = times(a, IN_X) + times(b, IN_Y);                                           \
             }                                                                                               \
         break;
         BINARY(CASE)
@@ -218,9 +222,8 @@ void mercer_slope_push2(int op, int which, ptrdiff_t n, const double *s, int s_s
         const double x = x_[i * x_step], y = y_[i * y_step], r = r_[i], slope = SLOPE;                      \
         const double a = s[i * s_step], b = t[i * t_step], du = u[i * u_step], dv = v[i * v_step];          \
         (void)x, (void)y, (void)r;                                                                          \
-        out[i] = a == 0.0 || (op == MERCER_SCALE && slope == 0.0) ? 0.0 : a * slope;                        \
-        if (b != 0.0)                                                                                       \
-            out[i] += (du == 0.0 ? 0.0 : b * du * (IN_X)) + (dv == 0.0 ? 0.0 : b * dv * (IN_Y));            \
+        out[i] = times(a, slope);                                                                           \
+        out[i] += times(times(b, IN_X), du) + times(times(b, IN_Y), dv);                                    \
     }
 #define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
     case MERCER_##NAME:                                                                                     \
@@ -245,7 +248,7 @@ void mercer_scale(ptrdiff_t n, double *t, const double *slope, int step)
 {
 #pragma omp simd
     for (ptrdiff_t i = 0; i < n; i++)
-        t[i] = t[i] == 0.0 ? 0.0 : t[i] * slope[i * step];
+        t[i] = times(t[i], slope[i * step]);
 }
 
 double mercer_scaled_sum(ptrdiff_t n, const double *t, const double *slope)
@@ -253,7 +256,7 @@ double mercer_scaled_sum(ptrdiff_t n, const double *t, const double *slope)
     double s = 0.0;
 #pragma omp simd reduction(+ : s)
     for (ptrdiff_t i = 0; i < n; i++)
-        s += t[i] == 0.0 ? 0.0 : t[i] * slope[i];
+        s += times(t[i], slope[i]);
     return s;
 }
 

@@ -1,6 +1,6 @@
 /* Elementwise operations of the tape on float64: values, and products with their slopes.
 
-A slope product is t * f'(x), in which a zero of t stays zero whatever the slope. The same loop serves
+A slope product is t * f'(x), in which a zero of either stays zero whatever the other. The same loop serves
 pushforwards (t is a tangent) and pullbacks (t is a cotangent). Vectors of the same length, or numbers
 (step 0). `lead` slope products share one x: t has that many rows. */
 #ifndef MERCER_SWEEP_H
@@ -34,7 +34,7 @@ enum {
     MERCER_DIVIDE,
     MERCER_MAXIMUM,
     MERCER_MINIMUM,
-    MERCER_SCALE, /* x y, where a zero of x stays zero */
+    MERCER_SCALE, /* x y, where a zero of either stays zero */
     MERCER_N_OPCODES
 };
 
@@ -63,12 +63,12 @@ void mercer_push2(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_
 void mercer_slope_push2(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
                         const double *x, int x_step, const double *y, int y_step, const double *r,
                         const double *u, int u_step, const double *v, int v_step, double *out);
-/* out[i, j] = sign * t[i, j] * slope[j], zeros of t staying zero. */
+/* out[i, j] = sign * t[i, j] * slope[j], zeros staying zero. */
 void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
                          double *out);
 /* out += x */
 void mercer_accumulate(ptrdiff_t n, const double *x, double *out);
-/* t *= slope, and the sum of t * slope; zeros of t stay zero. */
+/* t *= slope, and the sum of t * slope; zeros stay zero. */
 void mercer_scale(ptrdiff_t n, double *t, const double *slope, int step);
 double mercer_scaled_sum(ptrdiff_t n, const double *t, const double *slope);
 /* out[i, k] = the sum over j of x[i, j, k], x of shape (before, n, after). */

@@ -141,6 +141,7 @@ cpdef object apply(Primitive primitive, tuple args, dict kwargs):
     """
     cdef Level top = None, level
     cdef Traced x
+    cdef bint foreign = False
     other = None
     for a in args:
         if is_traced(a):
@@ -153,10 +154,15 @@ cpdef object apply(Primitive primitive, tuple args, dict kwargs):
         elif isinstance(a, cnp.ndarray):
             if type(a) is not cnp.ndarray and isinstance(a, _OTHER_ARITHMETIC):
                 other = a
-        elif isinstance(a, (list, tuple)) and _holds_traced(a):
-            return apply(primitive, tuple([stacked(b) for b in args]), kwargs)
+        elif isinstance(a, (list, tuple)):
+            if _holds_traced(a):
+                return apply(primitive, tuple([stacked(b) for b in args]), kwargs)
+        elif is_foreign(a):
+            foreign = True
     if top is None:
         return primitive.fun(*args, **kwargs)
+    if foreign:
+        return ERRORS["foreign"](primitive, args, kwargs)
     if other is not None:
         raise ERRORS["subclass"](primitive.name, other)
     if not top.open:
@@ -185,6 +191,12 @@ cpdef object apply(Primitive primitive, tuple args, dict kwargs):
             x._base, x._base_version = args[0], (<Traced>args[0])._version
             x._again = SeenAgain(primitive, args[1:], kwargs)
     return out
+
+
+cdef inline bint is_foreign(object x):
+    """Whether an argument is an array of another library (a data frame, a sparse matrix)."""
+    return not (x is None or MERCER_IS_NUMBER(x) or isinstance(x, (int, float, slice, type, np.generic))) \
+        and hasattr(x, "__array_priority__")
 
 
 class SeenAgain:

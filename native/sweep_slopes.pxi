@@ -256,10 +256,8 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
             if out is not None:
                 return out
     t = aligned(t, of, r, lead) if lead else t
-    if op == MERCER_MULTIPLY:
+    if op == MERCER_MULTIPLY or op == MERCER_SCALE:
         return product(t, x if which else y, lead)
-    if op == MERCER_SCALE:  # what was masked stays so
-        return zero_kept(product(x, t, lead), t) if which else product(t, y, lead)
     with _errstate(all="ignore"):
         slope = p.partials[which](r, x, y)
     return product(t, slope, lead)
@@ -316,27 +314,12 @@ cdef object aligned(object t, object of, object r, Py_ssize_t lead):
 
 
 cdef object product(object t, object slope, Py_ssize_t lead):
-    """Return t · slope, in which zeros of t stay zero; with `lead` t has one more axis at the front."""
+    """Return t · slope, in which zeros stay zero; with `lead` t has one more axis at the front."""
     return operate2(SCALE, t, slope)
 
 
-cdef object product_of(Primitive p, Py_ssize_t which, object t, object slope, Py_ssize_t lead):
-    """The product with the slope in an argument; of a product with zeros kept, what was masked stays so."""
-    if p.opcode == MERCER_SCALE and which == 1:
-        return zero_kept(product(slope, t, lead), t)
-    return product(t, slope, lead)
-
-
-cdef object zero_kept(object out, object t):
-    """Return a product whose zeros are those of t, too, whatever it was multiplied by."""
-    value = plain(out)
-    if np.isfinite(value).all():
-        return out
-    return np.where(np.equal(plain(t), 0), np.zeros((), value.dtype), out)
-
-
 def scale_plain(t, slope):
-    """t · slope on plain arrays of any shapes and types, where a zero of t stays zero."""
+    """t · slope on plain arrays of any shapes and types, where a zero of either stays zero."""
     cdef cnp.ndarray array
     with _errstate(all="ignore"):
         out = _multiply(t, slope)
@@ -347,7 +330,7 @@ def scale_plain(t, slope):
                 return out
         elif np.isfinite(out).all():
             return out
-        return np.where(np.equal(t, 0), np.zeros((), out.dtype), out)[()]
+        return np.where(np.equal(t, 0) | np.equal(slope, 0), np.zeros((), out.dtype), out)[()]
 
 
 cdef object times_constant(object t, object partial):
@@ -369,7 +352,7 @@ cdef object elementwise_push(Primitive p, list tangents, object ans, tuple args,
         if callable(partial):
             with _errstate(all="ignore"):
                 slope = partial(ans, *args)
-            term = product_of(p, i, tangent, slope, lead)
+            term = product(tangent, slope, lead)
         else:
             term = times_constant(tangent, partial)
         total = term if total is None else operate2(ADD, total, term)
@@ -395,7 +378,7 @@ cdef object elementwise_pull(Primitive p, object g, object ans, tuple args, obje
             slope = partial(ans, *args)
             if is_complex(slope):
                 slope = np.conj(slope)
-            part = product_of(p, i, g, slope, lead)
+            part = product(g, slope, lead)
         else:
             part = times_constant(g, partial)
         result.append(unbroadcast(part, args[i], chunk))

@@ -27,6 +27,9 @@ cdef class Traced:
     cdef public object _again
     cdef public Py_ssize_t _version, _base_version
 
+    # Data frames leave an operation to an operand of a higher priority than theirs (pandas: 4000).
+    __pandas_priority__ = 5000
+
     def __init__(self, value, Level level, slot=-1, tangent=None):
         self.value, self.level, self.slot, self.tangent = value, level, slot, tangent
 
@@ -44,6 +47,10 @@ cdef class Traced:
     @property
     def shape(self):
         return shape_of(self.value)
+
+    @shape.setter
+    def shape(self, shape):
+        METHODS["__set_shape__"](self, shape)
 
     @property
     def ndim(self):
@@ -85,6 +92,22 @@ cdef class Traced:
     @property
     def T(self):
         return PROPERTIES["T"](self)
+
+    @property
+    def real(self):
+        return PROPERTIES["real"](self)
+
+    @real.setter
+    def real(self, value):
+        METHODS["__set_real__"](self, value)
+
+    @property
+    def imag(self):
+        return PROPERTIES["imag"](self)
+
+    @imag.setter
+    def imag(self, value):
+        METHODS["__set_imag__"](self, value)
 
     def sum(self, *args, **kwargs):
         return METHODS["sum"](self, *args, **kwargs)
@@ -261,7 +284,7 @@ cdef class Traced:
     # -- the ways out of NumPy ------------------------------------------------------------------------
 
     def __array__(self, dtype=None, copy=None):
-        raise ERRORS["array"](self)
+        return ERRORS["array"](self)
 
     def __float__(self):
         raise ERRORS["number"](self, "float()")

@@ -328,7 +328,7 @@ def test_not_analytic():
 
 @pytest.mark.parametrize(
     ("f", "args"),
-    [(sp.jv, (1.5, 2.0)), (sp.kv, (1.5, 2.0)), (sp.gammainc, (1.5, 2.0)), (sp.betainc, (1.5, 2.0, 0.3)),
+    [(sp.jv, (1.5, 2.0)), (sp.kv, (1.5, 2.0)), (sp.fdtr, (1.5, 2.0, 0.3)), (sp.betainc, (1.5, 2.0, 0.3)),
      (sp.hyp2f1, (1.5, 2.0, 0.3, 0.2)), (sp.eval_legendre, (2.0, 0.3)), (sp.ellipkinc, (0.2, 0.3)),
      (special.polygamma, (2.0, 0.3)), (sp.expn, (2.0, 0.3))],
 )  # fmt: skip

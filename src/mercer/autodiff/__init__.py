@@ -15,12 +15,14 @@ import numpy as np
 
 from mercer.autodiff import (  # noqa: F401
     array_methods,
+    operands,
     rules_bessel,
     rules_cholesky,
     rules_decompositions,
     rules_distributions,
     rules_elementwise,
     rules_fourier,
+    rules_gamma,
     rules_joining,
     rules_kernels,
     rules_linalg,
@@ -28,6 +30,7 @@ from mercer.autodiff import (  # noqa: F401
     rules_padding,
     rules_polynomials,
     rules_products,
+    rules_qr,
     rules_reduction,
     rules_ridge,
     rules_selection,

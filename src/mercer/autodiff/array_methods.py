@@ -10,9 +10,10 @@ import math
 import numpy as np
 from scipy.sparse import csc_array
 
-from mercer.autodiff.errors import TraceValueError, trace_error
+from mercer.autodiff.errors import TraceValueError, trace_error, written_as
 from mercer.autodiff.rules import Primitive, cast, unbroadcast
 from mercer.autodiff.trace import (
+    FUNCTIONS,
     METHODS,
     PROPERTIES,
     Like,
@@ -240,6 +241,8 @@ def _get(self, index):
 
 def _set(self, index, value):
     fresh(self)
+    if isinstance(value, Traced) and value._base is self and value.ndim:
+        _refuse_swap(self)
     index = _index_of(index)
     base = self._base
     if base is None:
@@ -247,11 +250,13 @@ def _set(self, index, value):
         return
     if isinstance(self._again, ReadAgain):
         _set(base, self._again.index, _assigned(self, index, value))
+    elif self.dtype != base.dtype:
+        _set_part(base, _assigned(self, index, value), self._again.primitive is FUNCTIONS[np.imag])
     else:
-        if not plain(self).flags.writeable or self.dtype != base.dtype:
+        if not plain(self).flags.writeable:
             raise trace_error(
                 "assignment",
-                "this array is a view that NumPy does not let be written to, or a part of a complex array",
+                "this array is a view that NumPy does not let be written to",
                 "assign to the array itself, or to x.copy()",
                 TraceValueError,
             )
@@ -262,6 +267,66 @@ def _set(self, index, value):
             _set(base, (), value)
     adopt(self, self._again(base))
     self._base_version = base._version
+
+
+def _with_part(z, part, *, imaginary):
+    """Return a complex array with its real or imaginary part, an array of its shape, replaced."""
+    out = np.array(z)
+    if imaginary:
+        out.imag = part
+    else:
+        out.real = part
+    return out
+
+
+def _with_part_jvp(tangents, ans, z, part, *, imaginary):
+    t, own = tangents
+    t = np.zeros(shape_of(own), ans.dtype) if t is None else t
+    return with_part(t, np.zeros(shape_of(t)) if own is None else own, imaginary=imaginary)
+
+
+def _with_part_vjp(g, ans, needed, z, part, *, imaginary):
+    own = np.imag(g) if imaginary else np.real(g)
+    return with_part(g, np.zeros(shape_of(g)), imaginary=imaginary), own
+
+
+with_part = Primitive(
+    _with_part, name="z.real = x", jvp=_with_part_jvp, vjp=_with_part_vjp, batched=True, linear=True
+)
+
+
+def _set_part(z, value, imaginary):
+    """Do ``z.real = value`` or ``z.imag = value``."""
+    if z.dtype.kind == "c":
+        _set(z, ..., with_part(z, np.broadcast_to(joined(value), z.shape), imaginary=imaginary))
+    elif imaginary:
+        raise TypeError("array does not have imaginary part to set")
+    else:
+        _set(z, ..., value)
+
+
+METHODS["__set_real__"] = lambda self, value: _set_part(self, value, False)
+METHODS["__set_imag__"] = lambda self, value: _set_part(self, value, True)
+
+
+def _set_shape(self, shape):
+    raise trace_error("x.shape = …", "the shape of a traced array is fixed", "write x = x.reshape(…)")
+
+
+METHODS["__set_shape__"] = _set_shape
+
+
+def _refuse_swap(x):
+    """Raise if compiled code assigns a view of an array to its part: shuffling would copy rows onto others.
+
+    It exchanges x[i] and x[j], of which one is a view that has changed when its turn comes.
+    """
+    if not written_as("STORE_SUBSCR", "STORE_SLICE", "setitem", "__setitem__"):
+        raise trace_error(
+            "shuffle",
+            f"the rows of a traced array of shape {x.shape} are views, which exchanging them would mix up",
+            "shuffle an order: x = x[rng.permutation(len(x))]",
+        )
 
 
 def joined(a):
@@ -353,7 +418,7 @@ def _shape_of(shape):
 METHODS["reshape"] = lambda self, *shape, **kwargs: np.reshape(self, _shape_of(shape), **kwargs)
 METHODS["transpose"] = lambda self, *axes: np.transpose(self, (_shape_of(axes) if axes else None))
 METHODS["flatten"] = lambda self, order="C": np.copy(np.ravel(self, order))
-METHODS["copy"] = lambda self, order="C": np.copy(self)
+METHODS["copy"] = lambda self, order="C": np.copy(self, order)
 METHODS["compress"] = lambda self, condition, axis=None, out=None: np.compress(condition, self, axis, out)
 METHODS["conj"] = METHODS["conjugate"] = lambda self: np.conjugate(self) if self.dtype.kind == "c" else self
 METHODS["to_device"] = lambda self, device, /, *, stream=None: self
@@ -401,14 +466,14 @@ def _astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
             "the derivative would be lost",
             "keep a floating type, or use ad.stop_gradient(x)",
         )
-    return astype(self, dtype=dtype) if dtype.kind in "fc" else plain(self).astype(dtype)
+    return astype(self, dtype=dtype, order=order) if dtype.kind in "fc" else plain(self).astype(dtype, order)
 
 
 astype = Primitive(
-    lambda x, dtype: x.astype(dtype),
+    lambda x, dtype, order: x.astype(dtype, order),
     name="astype",
-    jvp=[lambda t, ans, x, dtype: t.astype(dtype)],
-    vjp=[lambda g, ans, x, dtype: cast(g, x)],
+    jvp=[lambda t, ans, x, dtype, order: t.astype(dtype)],
+    vjp=[lambda g, ans, x, dtype, order: cast(g, x)],
     batched=True,
 )
 METHODS["astype"] = _astype

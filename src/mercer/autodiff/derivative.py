@@ -372,6 +372,12 @@ def _scalar_seed(at, f, holomorphic):
     """Return the cotangent 1 of a scalar value, or say why the value has no gradient."""
     if len(at.outputs) == 1 and type(at.outputs[0]) is np.float64:
         return _ONE
+    if not at.outputs:
+        raise trace_error(
+            f"grad of {name_of(f)}",
+            "its value has no number in it (None, or an empty tree)",
+            "return a scalar",
+        )
     like = np_like(at.outputs[0]) if len(at.outputs) == 1 else None
     if like is None or like.size != 1:
         shapes = [np.shape(o) for o in at.outputs]

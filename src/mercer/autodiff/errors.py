@@ -1,6 +1,7 @@
 """What autodiff raises, with the operation, the line of the user's code and the remedy."""
 
 import ast
+import dis
 import itertools
 import linecache
 import sys
@@ -96,11 +97,34 @@ def _written_call(frame):
     return None, function.id if isinstance(function, ast.Name) else None
 
 
+def written_as(*operations):
+    """Whether the Python code that runs is at one of these instructions, or calls of these names."""
+    frame = sys._getframe(1)
+    while frame is not None and _root(frame) == "mercer":
+        frame = frame.f_back
+    if frame is None:
+        return False
+    instruction = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+    return instruction in operations or _written_call(frame)[1] in operations
+
+
+#: What to write for methods of random generators: they draw an order of plain numbers.
+_DRAWN = {
+    "permutation": "x[rng.permutation(len(x))]",
+    "permuted": "np.take_along_axis(x, rng.permuted(order, axis), axis), order being whole numbers",
+    "choice": "x[rng.choice(len(x), size)]",
+}
+
+
 def _substitute(frame, called):
     """Return what to write instead of a call that NumPy's dispatch does not reach, or None."""
     if frame is None:
         return None
     before, name = _written_call(frame)
+    if not called and name in _DRAWN:
+        return f"write {_DRAWN[name]}"
+    if called and _root(called[0]) == "pandas":
+        return "take the array out of the Series or DataFrame: df.to_numpy() @ x"
     names = [inner.f_code.co_name for inner in called] + [name]  # decorators hide a function's name
     if called and _root(called[0]) == "scipy":
         for module in ("scipy.linalg", "scipy.special"):
@@ -110,6 +134,10 @@ def _substitute(frame, called):
                 return f"use mercer.autodiff.{module}.{found}, which takes traced values"
     if name == "dot" and not isinstance(frame.f_globals.get(before), types.ModuleType):
         return f"write {before} @ …, or np.dot({before}, …): methods of plain arrays take plain values alone"
+    if called and _public(called[0]) == "scipy.sparse":
+        return "use M.toarray(), or the products M @ x and x @ M"
+    if called and _root(called[0]) == "scipy":
+        return "write it with NumPy functions, or give the call a rule of its own by ad.primitive"
     return None
 
 

@@ -10,8 +10,8 @@ Three kinds, from the shortest:
 Rules are NumPy functions of values that may themselves be traced, so that every nesting of modes works.
 
 Conventions. A real function L of a complex z has the gradient ∂L/∂x + i ∂L/∂y, so a pullback multiplies by
-the conjugate of the derivative. A zero tangent or cotangent is None, and zero entries stay zero where the
-local slope is infinite (:data:`scale`).
+the conjugate of the derivative. A zero tangent or cotangent is None. A zero entry stays zero where the local
+slope is infinite, and a zero slope where the tangent is (:data:`scale`), so that both modes agree.
 """
 
 import numpy as np
@@ -128,7 +128,7 @@ def elementwise(fun, *partials, name=None, handles=None):
     return primitive
 
 
-#: ``scale(t, slope)``: the product in which a zero of `t` stays zero whatever the slope.
+#: ``scale(t, slope)``: the product in which a zero of either stays zero whatever the other is.
 scale = Primitive(scale_plain, name="scale", batched=True, partials=(), opcode=OPCODES["scale"])
 
 

@@ -1,4 +1,4 @@
-"""Rules of eigenvalues, singular values and QR factors.
+"""Rules of eigenvalues and singular values.
 
 Repeated eigenvalues (and singular values): equal ones share their cotangents and tangents equally, as ties of
 a maximum do; symmetric functions of them are then right. The eigenvectors of a repeated eigenvalue are not
@@ -13,7 +13,7 @@ import numpy as np
 
 from mercer.autodiff.errors import TraceValueError, trace_error
 from mercer.autodiff.rules import Primitive, composite
-from mercer.autodiff.rules_linalg import Triangular, solve_with, symmetric_part, times, triangle
+from mercer.autodiff.rules_linalg import symmetric_part, times
 from mercer.autodiff.rules_products import adjoint, conjugate, matrix_transpose
 from mercer.autodiff.trace import Traced, np_like, plain
 
@@ -114,7 +114,7 @@ class Repeated:
         return f"{self.w[chosen][-1]:.6g}"
 
 
-def _diagonals(x):
+def diagonals(x):
     """Return the diagonals of the last two axes."""
     n = np.shape(x)[-1]
     return np.sum(np.multiply(x, np.eye(n, dtype=np.real(plain(x)).dtype)), axis=-1)
@@ -125,7 +125,8 @@ def _columns(x, weights):
     return np.multiply(x, np.expand_dims(weights, -2))
 
 
-def _sum(a, b):
+def total_of(a, b):
+    """Return the sum of two arrays, None being zero."""
     return b if a is None else a if b is None else a + b
 
 
@@ -162,7 +163,7 @@ def _eigh_jvp(t, ans, a, *, uplo):
     repeated.check_first(w)
     inner = np.matmul(np.matmul(adjoint(u), symmetric_part(t)), u)
     repeated.check_split(inner)
-    return np.real(_diagonals(inner)), np.matmul(u, np.multiply(repeated.inverse_gaps(w), inner))
+    return np.real(diagonals(inner)), np.matmul(u, np.multiply(repeated.inverse_gaps(w), inner))
 
 
 def _eigh_vjp(g, ans, needed, a, *, uplo):
@@ -176,11 +177,11 @@ def _eigh_vjp(g, ans, needed, a, *, uplo):
         repeated.check_turn(turn, k, gw)
         inner = np.multiply(repeated.inverse_gaps(w), turn)
     if gw is not None:
-        inner = _sum(inner, _diagonal_matrix(repeated.shared(gw)))
+        inner = total_of(inner, diagonal_matrix(repeated.shared(gw)))
     return [symmetric_part(np.matmul(np.matmul(u, inner), adjoint(u)))]
 
 
-def _diagonal_matrix(x):
+def diagonal_matrix(x):
     """Return matrices with given diagonals."""
     return np.multiply(np.expand_dims(x, -2), np.eye(np.shape(x)[-1], dtype=x.dtype))
 
@@ -308,7 +309,7 @@ def _svd_jvp(tangents, ans, a, *, full, hermitian):
     if np.shape(v)[-2] > np.shape(v)[-1]:
         dv = dv + _over(_beyond(thu, v), s, repeated)
     du, dv = _with_rest(du, u, rest_u), _with_rest(dv, v, rest_v)
-    return du, _signed(np.real(_diagonals(p)), repeated), adjoint(dv)
+    return du, _signed(np.real(diagonals(p)), repeated), adjoint(dv)
 
 
 def _check_zero_tangent(p, repeated):
@@ -361,9 +362,9 @@ def _svd_vjp(g, ans, needed, a, *, full, hermitian):
     gv = _without_rest(None if gvh is None else adjoint(gvh), v, rest_v)
     ku = None if gu is None else np.matmul(adjoint(u), gu)
     kv = None if gv is None else np.matmul(adjoint(v), gv)
-    inner = None if gs is None else _diagonal_matrix(_signed(gs, repeated))
+    inner = None if gs is None else diagonal_matrix(_signed(gs, repeated))
     if ku is not None or kv is not None:
-        inner = _sum(inner, _svd_turns(ku, kv, gs, s, repeated))
+        inner = total_of(inner, _svd_turns(ku, kv, gs, s, repeated))
     out = np.matmul(u, np.matmul(inner, adjoint(v)))
     if gu is not None and np.shape(u)[-2] > np.shape(u)[-1]:
         out = out + np.matmul(_over(_beyond(gu, u), s, repeated), adjoint(v))
@@ -374,7 +375,7 @@ def _svd_vjp(g, ans, needed, a, *, full, hermitian):
 
 def _svd_turns(ku, kv, gs, s, repeated):
     """Return the cotangent of P from those of the turns of U and V."""
-    both, gap = _sum(ku, kv), ku if kv is None else -kv if ku is None else ku - kv
+    both, gap = total_of(ku, kv), ku if kv is None else -kv if ku is None else ku - kv
     even, odd = 0.5 * (both - adjoint(both)), 0.5 * (gap - adjoint(gap))
     repeated.check_turn(even, both, gs)
     zero = repeated.zero[..., :, None] & repeated.zero[..., None, :]
@@ -426,84 +427,6 @@ def svdvals(x, /):
     return _svdvals(np_like(x), full=False, hermitian=False)[1]
 
 
-# -- QR -------------------------------------------------------------------------------------------------
-
-
-def _qr_value(a):
-    return np.linalg.qr(a)
-
-
-def _by_inverse(x, r):
-    """Return x R⁻¹."""
-    return adjoint(solve_with(_upper(r), r, adjoint(x), trans=2))
-
-
-def _upper(r):
-    held = plain(r)
-    size = np.abs(np.diagonal(held, 0, -2, -1))
-    if np.any(size <= held.shape[-1] * np.finfo(size.dtype).eps * np.max(size, -1, keepdims=True, initial=0)):
-        refuse("np.linalg.qr", "the columns are linearly dependent, the factors are not differentiable there",
-               "drop or shift the dependent columns")  # fmt: skip
-    return Triangular(held, held.dtype, lower=False)
-
-
-def _turn(m):
-    """Return the skew part of a product that is skew plus upper triangular with a real diagonal."""
-    low = triangle(m, strict=True)
-    out = low - adjoint(low)
-    return out + _diagonal_matrix(1j * np.imag(_diagonals(m))) if m.dtype.kind == "c" else out
-
-
-def _turn_transposed(k):
-    out = triangle(k - adjoint(k), strict=True)
-    return out + _diagonal_matrix(1j * np.imag(_diagonals(k))) if k.dtype.kind == "c" else out
-
-
-# QᴴdA R⁻¹ = Ω + dR R⁻¹ with Ω skew and the other upper triangular
-def _qr_jvp(tangents, ans, a):
-    q, r = ans
-    moved = _by_inverse(tangents[0], r)
-    m = np.matmul(adjoint(q), moved)
-    turn = _turn(m)
-    return moved - np.matmul(q, m - turn), np.matmul(m - turn, r)
-
-
-def _qr_vjp(g, ans, needed, a):
-    (q, r), (gq, gr) = ans, g
-    stretch = None if gr is None else np.matmul(gr, adjoint(r))
-    turn = None if gq is None else np.matmul(adjoint(q), gq)
-    k = turn if stretch is None else -stretch if turn is None else turn - stretch
-    inner = _sum(stretch, _turn_transposed(k))
-    out = np.matmul(q, inner if turn is None else inner - turn)
-    if gq is not None:
-        out = out + gq
-    # X R⁻ᴴ
-    return [adjoint(solve_with(_upper(r), r, adjoint(out)))]
-
-
-_qr = Primitive(_qr_value, _qr_jvp, _qr_vjp, name="np.linalg.qr", batched=True)
-
-
-@composite(np.linalg.qr)
-def qr(a, mode="reduced"):
-    """The QR factors of matrices of full rank."""
-    a = np_like(a)
-    m, n = a.shape[-2:]
-    if mode not in ("reduced", "r", "complete") or (mode == "complete" and m > n):
-        refuse(
-            "np.linalg.qr",
-            f"mode {mode!r} is not differentiable"
-            + (", any basis would do for the columns beyond the rank" if mode == "complete" else ""),
-            'use mode="reduced" or "r"',
-        )
-    if m < n:  # R = [R₁, QᴴA₂]
-        q, r = _qr(a[..., :m])
-        r = np.concatenate([r, np.matmul(adjoint(q), a[..., m:])], -1)
-    else:
-        q, r = _qr(a)
-    return r if mode == "r" else type(np.linalg.qr(np.eye(1)))(q, r)
-
-
 # -- eigenvalues of any matrix --------------------------------------------------------------------------
 
 
@@ -529,7 +452,7 @@ def _eig_jvp(tangents, ans, a):
         pick = np.moveaxis(np.eye(np.shape(v)[-2], dtype=gaps.dtype)[largest], -1, -2)
         phase = np.imag(np.sum(np.multiply(pick, np.multiply(dv, 1 / _safe(v, pick))), axis=-2))
         dv = dv - 1j * _columns(v, phase)
-    return _diagonals(inner), dv
+    return diagonals(inner), dv
 
 
 def _safe(v, pick):

@@ -1,4 +1,4 @@
-"""Rules of scipy.special's distribution functions, their complements and their inverses.
+"""Rules of scipy.special's distribution functions, complements and inverses, but for gamma's (`rules_gamma`).
 
 Each has a density: the derivative of the distribution function in its variable, and one over it of the
 inverse. Derivatives in shape parameters that are no closed form raise
@@ -11,24 +11,16 @@ import numpy as np
 import scipy.special as sp
 
 from mercer.autodiff.rules import elementwise
+from mercer.autodiff.rules_gamma import density
 from mercer.autodiff.rules_special import without_rule
 
 __all__ = []
-
-
-def _gamma_density(a, x):
-    """x^(a−1) e^(−x) / Γ(a)."""
-    return np.exp(sp.xlogy(np.subtract(a, 1), x) - x - sp.gammaln(a))
 
 
 def _beta_density(a, b, x):
     """x^(a−1) (1 − x)^(b−1) / B(a, b)."""
     log = sp.xlogy(np.subtract(a, 1), x) + sp.xlog1py(np.subtract(b, 1), -x) - sp.betaln(a, b)
     return np.exp(log)
-
-
-def _chi_square_density(v, x):
-    return 0.5 * _gamma_density(np.multiply(0.5, v), 0.5 * x)
 
 
 def _f_density(m, n, x):
@@ -55,25 +47,18 @@ def _distribution(functions, inverses, density, names):
 
 
 _distribution(
-    [(sp.gammainc, 1), (sp.gammaincc, -1)],
-    [(sp.gammaincinv, 1), (sp.gammainccinv, -1)],
-    _gamma_density,
-    ("a",),
-)
-_distribution(
     [(sp.betainc, 1), (sp.betaincc, -1)],
     [(sp.betaincinv, 1), (sp.betainccinv, -1)],
     _beta_density,
     ("a", "b"),
 )
-_distribution([(sp.chdtr, 1), (sp.chdtrc, -1)], [(sp.chdtri, -1)], _chi_square_density, ("v",))
 _distribution([(sp.fdtr, 1), (sp.fdtrc, -1)], [(sp.fdtri, 1)], _f_density, ("dfn", "dfd"))
 _distribution([(sp.stdtr, 1)], [(sp.stdtrit, 1)], _t_density, ("df",))
 # Counts: sums of probabilities up to the whole number below k are gamma's and beta's integrals.
 _distribution(
     [(sp.pdtr, -1), (sp.pdtrc, 1)],
     [(sp.pdtri, -1)],
-    lambda k, m: _gamma_density(np.floor(k) + 1, m),
+    lambda k, m: density(np.floor(k) + 1, m),
     ("k",),
 )
 _distribution(
@@ -87,21 +72,6 @@ _distribution(
     [(sp.nbdtri, 1)],
     lambda k, n, p: _beta_density(n, np.add(k, 1), p),
     ("k", "n"),
-)
-
-# The gamma distribution of rate a and shape b is P(b, a x).
-for _ufunc, _sign in ((sp.gdtr, 1), (sp.gdtrc, -1)):
-    elementwise(
-        _ufunc,
-        lambda ans, a, b, x, sign=_sign: sign * x * _gamma_density(b, a * x),
-        without_rule(_ufunc.__name__, "b"),
-        lambda ans, a, b, x, sign=_sign: sign * a * _gamma_density(b, a * x),
-    )
-elementwise(
-    sp.gdtrix,
-    lambda ans, a, b, p: -ans / a,
-    without_rule("gdtrix", "b"),
-    lambda ans, a, b, p: 1 / (a * _gamma_density(b, a * ans)),
 )
 
 # -- normal ---------------------------------------------------------------------------------------------

@@ -218,7 +218,8 @@ define(
 define(
     np.imag,
     jvp=[lambda t, ans, x: np.imag(t)],
-    vjp=[lambda g, ans, x: cast(1j * np.real(g), x)],
+    # 1j * g of a number would be Python's, not NumPy's
+    vjp=[lambda g, ans, x: cast(np.multiply(1j, np.real(g)), x)],
     batched=True,
     view=True,
 )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mercer.autodiff.array_methods import getitem, ndim_of, shape_of, write_into
+from mercer.autodiff.array_methods import getitem, joined, ndim_of, shape_of, write_into
 from mercer.autodiff.errors import trace_error
 from mercer.autodiff.rules import composite
 from mercer.autodiff.rules_shape import normal_axis
@@ -113,6 +113,7 @@ def _fill_diagonal(a, val, wrap=False):
 @composite(np.put)
 def _put(a, ind, v, mode="raise"):
     _target(a, "np.put")
+    v = joined(v)
     ind = _bounded(ind, a.size, mode)
     n = np.size(ind)
     if n:
@@ -124,7 +125,7 @@ def _place(arr, mask, vals):
     _target(arr, "np.place")
     index = np.nonzero(np.reshape(plain(mask), arr.shape))
     if len(index[0]):
-        arr[index] = np.resize(vals, len(index[0]))
+        arr[index] = np.resize(joined(vals), len(index[0]))
 
 
 @composite(np.putmask)
@@ -132,4 +133,4 @@ def _putmask(a, mask, values):
     _target(a, "np.putmask")
     where = np.flatnonzero(plain(mask))
     if len(where):
-        a[np.unravel_index(where, a.shape)] = np.take(np.resize(values, a.size), where)
+        a[np.unravel_index(where, a.shape)] = np.take(np.resize(joined(values), a.size), where)

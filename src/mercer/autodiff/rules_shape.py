@@ -232,9 +232,13 @@ def _meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
 # -- copies, and new arrays like a traced one ---------------------------------------------------------------
 
 copy_of = Primitive(
-    lambda x: np.copy(x), jvp=[lambda t, ans, x: t], vjp=[lambda g, ans, x: g], name="np.copy", batched=True
+    lambda x, order="K": np.copy(x, order),
+    jvp=[lambda t, ans, x, order="K": t],
+    vjp=[lambda g, ans, x, order="K": g],
+    name="np.copy",
+    batched=True,
 )
-composite(np.copy)(lambda a, order="K", subok=False: copy_of(a))
+composite(np.copy)(lambda a, order="K", subok=False: copy_of(a, order=order))
 
 
 composite(np.astype)(lambda x, dtype, /, *, copy=True, device=None: x.astype(dtype, copy=copy))
@@ -247,17 +251,17 @@ def constant(like, value):
 
 @composite(np.zeros_like, np.empty_like)
 def _zeros_like(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
-    return constant(a, np.zeros_like(a.value, dtype=dtype, shape=shape))
+    return constant(a, np.zeros_like(a.value, dtype=dtype, order=order, shape=shape))
 
 
 @composite(np.ones_like)
 def _ones_like(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
-    return constant(a, np.ones_like(a.value, dtype=dtype, shape=shape))
+    return constant(a, np.ones_like(a.value, dtype=dtype, order=order, shape=shape))
 
 
 @composite(np.full_like)
 def _full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
-    out = np.zeros_like(a, dtype=dtype, shape=shape)
+    out = np.zeros_like(a, dtype=dtype, order=order, shape=shape)
     out[...] = fill_value
     return out
 
@@ -284,29 +288,27 @@ def _full_like_this(like, shape, fill_value, dtype=None, **kwargs):
     return constant(like, np.full(shape, fill_value, dtype))
 
 
-def _array_like_this(like, object, dtype=None, copy=True, ndmin=0, **kwargs):
-    a = joined(object)
-    if not isinstance(a, Traced):
-        return constant(like, np.array(a, dtype=dtype, ndmin=ndmin))
-    a = a if dtype is None or np.dtype(dtype) == a.dtype else a.astype(dtype)
-    if ndim_of(a) < ndmin:
-        a = np.reshape(a, (1,) * (ndmin - ndim_of(a)) + shape_of(a))
-    return np.copy(a) if copy and a is object else a
+def _converted(function):
+    """Return what ``function(a, ..., like=x)`` does, where a may be traced; NumPy says whether it copies."""
+
+    def convert(like, a, *args, **kwargs):
+        a = joined(a)
+        held = plain(a)
+        out = function(held, *args, **kwargs)
+        if not isinstance(a, Traced):
+            return constant(like, out)
+        if isinstance(held, np.ndarray) and np.may_share_memory(out, held):
+            return a if out.shape == a.shape else np.reshape(a, out.shape)
+        order = "F" if out.flags.fnc else "C" if out.flags.c_contiguous else "K"
+        copied = copy_of(a, order=order) if out.dtype == a.dtype else a.astype(out.dtype, order=order)
+        return copied if out.shape == copied.shape else copy_of(np.reshape(copied, out.shape), order=order)
+
+    return convert
 
 
 CREATION[np.full] = _full_like_this
-CREATION[np.array] = _array_like_this
-for _function in (
-    np.asarray,
-    np.asanyarray,
-    np.ascontiguousarray,
-    np.asfortranarray,
-    np.require,
-    np.asarray_chkfinite,
-):
-    CREATION[_function] = lambda like, a, dtype=None, *args, **kwargs: _array_like_this(
-        like, a, dtype, copy=False
-    )
+for _function in (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.require):
+    CREATION[_function] = _converted(_function)
 
 
 # -- diagonals and triangles ------------------------------------------------------------------------------

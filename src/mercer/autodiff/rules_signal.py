@@ -250,6 +250,8 @@ def _bincount(x, /, weights=None, minlength=0):
     if not isinstance(weights, Traced):
         return np.bincount(x, weights, minlength)
     counts = np.bincount(x, minlength=minlength)
+    if weights.dtype.kind == "f":
+        weights = weights.astype(np.float64, copy=False)  # NumPy counts in double precision
     return put(weights, _Sized(counts.shape), x)
 
 

@@ -278,7 +278,7 @@ def _axes_from_end(axis, ndim):
 
 
 def _softmax_map(t, ans, x, *, axis):
-    return ans * (t - np.sum(ans * t, axis=axis, keepdims=True))
+    return scale(t - np.sum(scale(t, ans), axis=axis, keepdims=True), ans)
 
 
 _softmax = define(
@@ -291,15 +291,15 @@ _softmax = define(
 _log_softmax = define(
     lambda x, *, axis: sp.log_softmax(x, axis=axis),
     name="scipy.special.log_softmax",
-    jvp=[lambda t, ans, x, *, axis: t - np.sum(np.exp(ans) * t, axis=axis, keepdims=True)],
-    vjp=[lambda g, ans, x, *, axis: g - np.exp(ans) * np.sum(g, axis=axis, keepdims=True)],
+    jvp=[lambda t, ans, x, *, axis: t - np.sum(scale(t, np.exp(ans)), axis=axis, keepdims=True)],
+    vjp=[lambda g, ans, x, *, axis: g - scale(np.sum(g, axis=axis, keepdims=True), np.exp(ans))],
     batched=True,
 )
 _logsumexp = define(
     lambda x, *, axis: sp.logsumexp(x, axis=axis, keepdims=True),
     name="scipy.special.logsumexp",
-    jvp=[lambda t, ans, x, *, axis: np.sum(t * shares(x, axis), axis=axis, keepdims=True)],
-    vjp=[lambda g, ans, x, *, axis: g * shares(x, axis)],
+    jvp=[lambda t, ans, x, *, axis: np.sum(scale(t, shares(x, axis)), axis=axis, keepdims=True)],
+    vjp=[lambda g, ans, x, *, axis: scale(g, shares(x, axis))],
     batched=True,
 )
 
@@ -307,7 +307,7 @@ _logsumexp = define(
 def _weighted_slope(a, b, axis):
     """The quotient exp(a)/Σ b exp(a), without overflow."""
     present = np.where(np.equal(b, 0), -np.inf, plain(a))
-    top = np.max(present, axis=axis, keepdims=True)
+    top = np.max(present, axis=axis, keepdims=True, initial=-np.inf)
     e = np.exp(np.where(np.equal(b, 0) & np.greater(a, top), top, a) - np.where(np.isfinite(top), top, 0))
     return e / np.sum(b * e, axis=axis, keepdims=True)
 
@@ -356,7 +356,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
         a, b = np.broadcast_to(a, shape), np.broadcast_to(b, shape)
         out, sign = _weighted(a, b, axis=axes)
         if not return_sign:
-            out = np.where(np.less(sign, 0), np.nan, out)
+            out = np.where(np.less(sign, 0) & np.greater(out, -np.inf), np.nan, out)  # a sum of 0 has either
     reduced = [i - len(shape) in axes for i in range(len(shape))]
     kept = tuple(1 if r else n for n, r in zip(shape, reduced, strict=True) if keepdims or not r)
     out = np.reshape(out, kept)

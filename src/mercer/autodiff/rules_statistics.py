@@ -18,7 +18,7 @@ from mercer.autodiff.rules_reduction import (
     without_nan,
 )  # fmt: skip
 from mercer.autodiff.rules_shape import normal_axes, reshape_to
-from mercer.autodiff.trace import Traced, plain, stacked
+from mercer.autodiff.trace import Traced, np_like, plain, stacked
 
 _NO = np._NoValue
 
@@ -158,7 +158,8 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=_NO):
         total = np.full(shape_of(average), float(count(a, axis)))
     else:
         weights = _weights_of(stacked(weights), a, axis)
-        total = np.sum(weights, axis, keepdims=keepdims)
+        dtype = np.result_type(np_like(a).dtype, np_like(weights).dtype)
+        total = np.sum(weights, axis, dtype=dtype, keepdims=keepdims)
         if np.any(np.equal(plain(total), 0.0)):
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
         average = np.sum(np.multiply(a, weights), axis, keepdims=keepdims) / total
@@ -197,7 +198,7 @@ def _cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=
         fact = total - ddof * (1 if aweights is None else np.sum(w * aweights) / total)
         weighted = w
     right = X if weighted is None else X * weighted
-    return np.squeeze(np.matmul(X, np.conj(np.transpose(right))) / fact)
+    return np.squeeze(np.matmul(X, np.conj(np.transpose(right))) * np.true_divide(1, fact))  # as NumPy does
 
 
 def _variables(m, rowvar):

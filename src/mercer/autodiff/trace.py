@@ -9,6 +9,10 @@ The way through: derivative → trace → rules (found by function) → sweep. A
 (native/_sweep.pyx); this module names it and says what its errors read.
 """
 
+import sys
+
+import numpy as np
+
 from mercer._native import sweep as _sweep
 from mercer.autodiff.errors import ClosedTraceError, NoRuleError, TraceValueError, trace_error
 
@@ -84,7 +88,13 @@ def _truth(x):
 
 
 def _array(x):
-    return trace_error(
+    """Raise, but for SciPy's ``matrix @ x``: that is left to an x of which NumPy makes an object."""
+    caller = sys._getframe(1)
+    sparse = caller.f_globals["__name__"].startswith("scipy.sparse")
+    if sparse and caller.f_code.co_name == "_matmul_dispatch":
+        deferred = np.empty((), object)
+        return deferred
+    raise trace_error(
         "np.asarray()",
         "a traced value cannot become a plain array, the derivative would be lost",
         "keep it traced: np.stack joins traced values (np.array([x, y]) is not dispatched by NumPy), "
@@ -145,7 +155,9 @@ def _subclass(name, x):
 
 def _type(name, x):
     return trace_error(
-        name, f"its value has the type {getattr(x, 'dtype', type(x))}", "use floating or complex numbers"
+        name,
+        f"its value has the type {getattr(x, 'dtype', type(x))}",
+        "use floating or complex numbers (M.toarray() or M @ x for a sparse matrix M)",
     )
 
 

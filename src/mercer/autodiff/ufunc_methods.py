@@ -10,7 +10,7 @@ import numpy as np
 
 from mercer.autodiff.array_methods import getitem, is_basic, put, x_like
 from mercer.autodiff.errors import trace_error
-from mercer.autodiff.rules import define
+from mercer.autodiff.rules import define, scale
 from mercer.autodiff.trace import UFUNC_METHODS, UFUNCS, Traced, no_rule, plain
 
 #: What NumPy calls some reductions and accumulations.
@@ -69,6 +69,9 @@ def call(
     if "signature" in kwargs or "sig" in kwargs:
         raise trace_error(_name(ufunc), "signature= is not followed", "use dtype=")
     rule = _rule(ufunc) if any(isinstance(x, Traced) for x in inputs) else ufunc
+    axes, given = kwargs.pop("axes", None), inputs
+    if axes is not None:
+        inputs = [_last(x, at) for x, at in zip(inputs, axes, strict=False)]
     if dtype is not None:
         inputs = [_in_type(x, np.dtype(dtype), casting, ufunc) for x in inputs]
     outs = (None,) * ufunc.nout if out is None else out if isinstance(out, tuple) else (out,)
@@ -76,10 +79,19 @@ def call(
     if where is True:
         results = rule(*inputs, **kwargs)
         results = results if isinstance(results, tuple) else (results,)
-        written = [_into(o, r, casting, ufunc, inputs) for o, r in zip(outs, results, strict=True)]
+        if axes is not None and len(axes) > len(inputs):
+            results = [_last(r, at, back=True) for r, at in zip(results, axes[len(inputs) :], strict=True)]
+        written = [_into(o, r, casting, ufunc, given) for o, r in zip(outs, results, strict=True)]
     else:
         written = _masked(ufunc, rule, inputs, outs, np.asarray(where, bool), casting, kwargs)
     return written[0] if ufunc.nout == 1 else tuple(written)
+
+
+def _last(x, axes, back=False):
+    """Return an operand of a generalised ufunc with its core axes moved to the end, or back from there."""
+    axes = axes if isinstance(axes, tuple) else (axes,)
+    ends = tuple(range(-len(axes), 0))
+    return np.moveaxis(x, ends, axes) if back else np.moveaxis(x, axes, ends)
 
 
 def _in_type(x, dtype, casting, ufunc):
@@ -93,12 +105,15 @@ def _in_type(x, dtype, casting, ufunc):
     return x.astype(dtype)
 
 
-def _check_out(out, result, casting, ufunc):
+def _check_out(out, result, casting, ufunc, inputs=()):
     if isinstance(result, Traced) and not isinstance(out, Traced):
+        in_place = inputs and out is inputs[0]
         raise trace_error(
-            f"{_name(ufunc)}(out=…)",
+            f"in-place {_name(ufunc)}" if in_place else f"{_name(ufunc)}(out=…)",
             "the result is traced and cannot be written into a plain array, the derivative would be lost",
-            "leave out= away, or make the array by np.zeros_like(x)",
+            "write W = W - x for W -= x, or start from a traced array: np.zeros_like(x), np.array(W, like=x)"
+            if in_place
+            else "leave out= away, or make the array by np.zeros_like(x)",
         )
     if not np.can_cast(result.dtype, out.dtype, casting):
         raise TypeError(f"Cannot cast {_name(ufunc)}'s output from {result.dtype} to {out.dtype}")
@@ -108,7 +123,7 @@ def _into(out, result, casting="same_kind", ufunc=None, inputs=()):
     """Return a result, or `out` after assigning the result to it."""
     if out is None:
         return result
-    _check_out(out, result, casting, ufunc)
+    _check_out(out, result, casting, ufunc, inputs)
     if out.shape == () and inputs and out is inputs[0]:
         return result  # x += 1 gives the name of a scalar a new value
     if np.shape(result) != out.shape:
@@ -216,7 +231,7 @@ def _in_steps(ufunc, array, axes, initial=np._NoValue, where=True):
 
 def shares(x, axis, base=np.e):
     """The shares of entries in a sum of powers; equal infinities have equal shares."""
-    top = np.max(plain(x), axis=axis, keepdims=True)
+    top = np.max(plain(x), axis=axis, keepdims=True, initial=-np.inf)
     infinite = np.isinf(top)
     shifted = x - np.where(infinite, 0, top)
     powers = np.exp(shifted) if base == np.e else np.exp2(shifted)
@@ -247,11 +262,11 @@ _SLOPES = {
 
 
 def _sloped_jvp(t, ans, x, *, ufunc, axis):
-    return np.sum(t * _SLOPES[ufunc](x, np.expand_dims(ans, axis), axis), axis=axis)
+    return np.sum(scale(t, _SLOPES[ufunc](x, np.expand_dims(ans, axis), axis)), axis=axis)
 
 
 def _sloped_vjp(g, ans, x, *, ufunc, axis):
-    return np.expand_dims(g, axis) * _SLOPES[ufunc](x, np.expand_dims(ans, axis), axis)
+    return scale(np.expand_dims(g, axis), _SLOPES[ufunc](x, np.expand_dims(ans, axis), axis))
 
 
 _sloped = define(
