@@ -34,6 +34,8 @@ cdef extern from "cholesky.h" nogil:
     int mercer_symmetric_product(const MercerBlas *blas, ptrdiff_t n, const void *A, ptrdiff_t lda,
                                  const void *diagonal, const void *X, ptrdiff_t p, void *Y,
                                  int n_threads) noexcept
+    void mercer_scaled_part(ptrdiff_t n, const double *K, ptrdiff_t ldk, const int *rows, const double *d,
+                            float *A, int n_threads) noexcept
     int mercer_cholesky_openmp() noexcept
 
 # Seconds after which a loop comes back to look for signals.
@@ -129,6 +131,15 @@ def symmetric_product(A, diagonal, X, Y, int n_threads):
         status = mercer_symmetric_product(blas, n, matrix, n, diagonal_, right, p, target, n_threads)
     if status:
         raise MemoryError("no memory for the partial sums of a product")
+
+
+def scaled_part(const double[:, ::1] K, const int[::1] rows, const double[::1] d, A, int n_threads):
+    """Fill the lower triangle of A (n, n), float32, with ``d_i K_{rows i, rows j} d_j``."""
+    cdef void *target = _address(A, True)
+    cdef ptrdiff_t n = rows.shape[0], ldk = K.shape[1]
+    if n:
+        with nogil:
+            mercer_scaled_part(n, &K[0, 0], ldk, &rows[0], &d[0], <float *>target, n_threads)
 
 
 def openmp():

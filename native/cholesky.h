@@ -29,6 +29,9 @@ int mercer_cholesky_inverse_diagonal(const MercerBlas *blas, ptrdiff_t n, const 
 /* Y (n, p) = A X for the symmetric A with this strict upper triangle and diagonal. */
 int mercer_symmetric_product(const MercerBlas *blas, ptrdiff_t n, const void *A, ptrdiff_t lda, const void *diagonal,
                              const void *X, ptrdiff_t p, void *Y, int n_threads);
+/* Lower triangle of A (n, n) = d_i K_{rows i, rows j} d_j, from the symmetric K with leading dimension ldk. */
+void mercer_scaled_part(ptrdiff_t n, const double *K, ptrdiff_t ldk, const int *rows, const double *d, float *A,
+                        int n_threads);
 int mercer_cholesky_openmp(void);
 
 #endif

@@ -40,6 +40,7 @@ __all__ = [
     "pull",
     "pull_push",
     "push",
+    "scaled_part",
     "simd",
     "sweep",
     "symmetric_product",
@@ -328,6 +329,28 @@ def symmetric_product(A, diagonal, V, n_threads=None):
         for start in range(0, V.shape[1], _PRODUCT_COLUMNS):
             some = slice(start, start + _PRODUCT_COLUMNS)
             _cholesky.symmetric_product(A, diagonal, V[:, some], out[:, some], _count_threads(n_threads))
+    return out
+
+
+def scaled_part(K, rows, d, n_threads=None):
+    """The lower triangle of ``diag(d) K[rows, rows] diag(d)``: float32 in Fortran order, undefined above.
+
+    Parameters
+    ----------
+    K : ndarray of shape (m, m)
+        Symmetric, float64, C order.
+    rows : ndarray of int of shape (n,)
+    d : ndarray of shape (n,)
+    n_threads : int, optional
+        Changes nothing in the result.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+    """
+    out = empty((len(rows), len(rows)), np.float32, n_threads).T
+    d = np.ascontiguousarray(d, dtype=np.float64)
+    _cholesky.scaled_part(K, rows.astype(np.int32), d, out, _count_threads(n_threads))
     return out
 
 

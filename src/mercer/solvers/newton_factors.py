@@ -21,8 +21,6 @@ _LEFT_OUT = 0.3
 _FASTER = 32.0
 #: Numbers that factors may keep, over those in K.
 _ROOM = 4.0
-#: Rows of a factor that are put together at a time.
-_GATHERED = 128
 _EPS = float(np.finfo(np.float32).eps)
 
 
@@ -149,13 +147,8 @@ def _factor(K, rows, d, shift, n_threads):
     unit = power_of_two(trace)  # float32 holds no more than 3e38
     d = d / np.sqrt(unit)
     for extra in (1.0, 10.0, 100.0):
-        A = _native.empty((n, n), np.float32, n_threads)
-        for start in range(0, n, _GATHERED):  # one triangle
-            some, after = slice(start, start + _GATHERED), slice(start, n)
-            block = np.take(np.take(K, rows[some], axis=0), rows[after], axis=1)
-            block *= d[some, None]
-            np.multiply(block, d[after], out=A[some, after], casting="same_kind")
-        A.flat[:: n + 1] += np.float32((shift + extra * _EPS * trace) / unit)
-        if _native.cholesky(A.T, n_threads) == 0:
-            return A.T, unit
+        A = _native.scaled_part(K, rows, d, n_threads)
+        A.T.flat[:: n + 1] += np.float32((shift + extra * _EPS * trace) / unit)
+        if _native.cholesky(A, n_threads) == 0:
+            return A, unit
     return None, unit
