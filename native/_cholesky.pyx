@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Cholesky factors by tiles: cholesky.c with the BLAS and LAPACK that SciPy exports.
+"""Cholesky factors by tiles: cholesky.c with the BLAS and LAPACK that SciPy exports, and coarse.c.
 
 `mercer._native` is the only importer. Arrays are Fortran-ordered float64 or float32; BLAS must run on one
 thread while these functions do.
@@ -34,6 +34,14 @@ cdef extern from "cholesky.h" nogil:
     int mercer_symmetric_product(const MercerBlas *blas, ptrdiff_t n, const void *A, ptrdiff_t lda,
                                  const void *diagonal, const void *X, ptrdiff_t p, void *Y,
                                  int n_threads) noexcept
+    void mercer_scaled_part(ptrdiff_t n, const double *K, ptrdiff_t ldk, const int *rows, const double *d,
+                            float *A, int n_threads) noexcept
+    int MERCER_COARSE_TILE
+    ptrdiff_t mercer_coarse_size(ptrdiff_t n) noexcept
+    void mercer_coarse_pack(ptrdiff_t n, const float *L, ptrdiff_t ldl, short *below, float *tiles,
+                            float *scale, int n_threads) noexcept
+    int mercer_coarse_solve(ptrdiff_t n, const short *below, const float *tiles, const float *scale, float *x,
+                            int n_threads) noexcept
     int mercer_cholesky_openmp() noexcept
 
 # Seconds after which a loop comes back to look for signals.
@@ -129,6 +137,44 @@ def symmetric_product(A, diagonal, X, Y, int n_threads):
         status = mercer_symmetric_product(blas, n, matrix, n, diagonal_, right, p, target, n_threads)
     if status:
         raise MemoryError("no memory for the partial sums of a product")
+
+
+def scaled_part(const double[:, ::1] K, const int[::1] rows, const double[::1] d, A, int n_threads):
+    """Fill the lower triangle of A (n, n), float32, with ``d_i K_{rows i, rows j} d_j``."""
+    cdef void *target = _address(A, True)
+    cdef ptrdiff_t n = rows.shape[0], ldk = K.shape[1]
+    if n:
+        with nogil:
+            mercer_scaled_part(n, &K[0, 0], ldk, &rows[0], &d[0], <float *>target, n_threads)
+
+
+def coarse(L, int n_threads):
+    """L (n, n), float32, in 16 bits: integers below its tiles, the tiles, a factor for each column."""
+    cdef const void *factor = _address(L, False)
+    cdef ptrdiff_t n = L.shape[0]
+    below = np.empty(mercer_coarse_size(n), np.int16)
+    tiles = np.empty(n * MERCER_COARSE_TILE, np.float32)
+    scale = np.empty(n, np.float32)
+    cdef void *of_below = _address(below, True)
+    cdef void *of_tiles = _address(tiles, True)
+    cdef void *of_scale = _address(scale, True)
+    with nogil:
+        mercer_coarse_pack(n, <const float *>factor, n, <short *>of_below, <float *>of_tiles,
+                           <float *>of_scale, n_threads)
+    return below, tiles, scale
+
+
+def coarse_solve(const short[::1] below, const float[::1] tiles, const float[::1] scale, float[::1] x,
+                 int n_threads):
+    """Overwrite x (n,) with (L Lᵀ)⁻¹ x."""
+    cdef ptrdiff_t n = x.shape[0]
+    cdef const short *integers = &below[0] if below.shape[0] else NULL
+    cdef int status = 0
+    if n:
+        with nogil:
+            status = mercer_coarse_solve(n, integers, &tiles[0], &scale[0], &x[0], n_threads)
+    if status:
+        raise MemoryError("no memory for the partial sums of a solution")
 
 
 def openmp():

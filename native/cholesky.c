@@ -81,6 +81,17 @@ int mercer_symmetric_product(const MercerBlas *blas, ptrdiff_t n, const void *A,
                             : symmetric_product_f64(blas, n, A, lda, diagonal, X, p, Y, n_threads);
 }
 
+void mercer_scaled_part(ptrdiff_t n, const double *K, ptrdiff_t ldk, const int *rows, const double *d, float *A,
+                        int n_threads)
+{
+#pragma omp parallel for schedule(dynamic, 16) num_threads(n_threads) if (n_threads > 1 && n > 16)
+    for (ptrdiff_t j = 0; j < n; j++) {
+        const double *column = K + rows[j] * ldk;
+        for (ptrdiff_t i = j; i < n; i++)
+            A[i + j * n] = (float)(d[i] * d[j] * column[rows[i]]);
+    }
+}
+
 int mercer_cholesky_openmp(void)
 {
     return _OPENMP;

@@ -29,6 +29,18 @@ int mercer_cholesky_inverse_diagonal(const MercerBlas *blas, ptrdiff_t n, const 
 /* Y (n, p) = A X for the symmetric A with this strict upper triangle and diagonal. */
 int mercer_symmetric_product(const MercerBlas *blas, ptrdiff_t n, const void *A, ptrdiff_t lda, const void *diagonal,
                              const void *X, ptrdiff_t p, void *Y, int n_threads);
+/* Lower triangle of A (n, n) = d_i K_{rows i, rows j} d_j, from the symmetric K with leading dimension ldk. */
+void mercer_scaled_part(ptrdiff_t n, const double *K, ptrdiff_t ldk, const int *rows, const double *d, float *A,
+                        int n_threads);
+/* coarse.c: L as integers of 16 bits below its tiles, which keep float32, with a factor for each column. `below` has
+ * so many numbers, `tiles` n columns of the tile's size, `scale` n. */
+enum { MERCER_COARSE_TILE = 64 };
+ptrdiff_t mercer_coarse_size(ptrdiff_t n);
+void mercer_coarse_pack(ptrdiff_t n, const float *L, ptrdiff_t ldl, int16_t *below, float *tiles, float *scale,
+                        int n_threads);
+/* x (n,) becomes (L Lᵀ)⁻¹ x */
+int mercer_coarse_solve(ptrdiff_t n, const int16_t *below, const float *tiles, const float *scale, float *x,
+                        int n_threads);
 int mercer_cholesky_openmp(void);
 
 #endif

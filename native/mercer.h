@@ -162,6 +162,9 @@ typedef struct {
     /* symmetric.inc: A (ni, nj), columns lda apart, and p vectors ld apart: Y_i += A X_j, Y_j += Aᵀ X_i */
     void (*symmetric_tile)(ptrdiff_t ni, ptrdiff_t nj, const void *A, ptrdiff_t lda, ptrdiff_t p, const void *X_i,
                            const void *X_j, void *Y_i, void *Y_j, ptrdiff_t ld);
+    /* coarse.inc, float32 only: y (ni,) += A x, and out (nj,) = Aᵀ y, for A (ni, nj), columns lda apart */
+    void (*coarse_add)(ptrdiff_t ni, ptrdiff_t nj, const int16_t *A, ptrdiff_t lda, const float *x, float *y);
+    void (*coarse_dots)(ptrdiff_t ni, ptrdiff_t nj, const int16_t *A, ptrdiff_t lda, const float *y, float *out);
     int (*simd)(int function, const void *x, void *y, ptrdiff_t n);
     uint64_t (*checksum)(ptrdiff_t n_bytes, const char *bytes); /* checksum.inc: the same for both types */
     /* float64 only */

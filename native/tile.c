@@ -25,7 +25,7 @@
 #define NV 3
 #define KC 256
 
-#define MERCER_TABLE(of_adjoint_bytes, of_adjoint_rows)                    \
+#define MERCER_TABLE(of_adjoint_bytes, of_adjoint_rows, of_add, of_dots)   \
     const MercerTable MERCER_SUFFIX(N(table)) = {                          \
         .isa = MERCER_STRING(MERCER_ISA),                                  \
         .element = sizeof(T),                                              \
@@ -49,6 +49,8 @@
         .near_pair = N(near_pair),                                         \
         .near_gap = N(near_gap),                                           \
         .symmetric_tile = N(symmetric_tile),                               \
+        .coarse_add = of_add,                                              \
+        .coarse_dots = of_dots,                                            \
         .simd = N(simd),                                                   \
         .checksum = checksum,                                              \
         .adjoint_bytes = of_adjoint_bytes,                                 \
@@ -93,7 +95,7 @@ MERCER_INLINE vf64 half_min_f64(vf64 a, vf64 b) { return min_f64(a, b); }
 #include "nearest.inc"
 #include "symmetric.inc"
 #include "adjoint.inc"
-MERCER_TABLE(adjoint_bytes, adjoint_rows);
+MERCER_TABLE(adjoint_bytes, adjoint_rows, NULL, NULL);
 #undef T
 #undef V
 #undef HALF
@@ -113,4 +115,5 @@ MERCER_TABLE(adjoint_bytes, adjoint_rows);
 #include "smo.inc"
 #include "nearest.inc"
 #include "symmetric.inc"
-MERCER_TABLE(NULL, NULL); /* derivatives are taken in float64 */
+#include "coarse.inc"
+MERCER_TABLE(NULL, NULL, coarse_add, coarse_dots); /* derivatives are taken in float64 */

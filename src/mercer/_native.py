@@ -22,6 +22,8 @@ __all__ = [
     "cholesky",
     "cholesky_inverse_diagonal",
     "cholesky_solve",
+    "coarse",
+    "coarse_solve",
     "dual",
     "dual_diagonal",
     "dual_run",
@@ -40,6 +42,7 @@ __all__ = [
     "pull",
     "pull_push",
     "push",
+    "scaled_part",
     "simd",
     "sweep",
     "symmetric_product",
@@ -329,6 +332,43 @@ def symmetric_product(A, diagonal, V, n_threads=None):
             some = slice(start, start + _PRODUCT_COLUMNS)
             _cholesky.symmetric_product(A, diagonal, V[:, some], out[:, some], _count_threads(n_threads))
     return out
+
+
+def scaled_part(K, rows, d, n_threads=None):
+    """The lower triangle of ``diag(d) K[rows, rows] diag(d)``: float32 in Fortran order, undefined above.
+
+    Parameters
+    ----------
+    K : ndarray of shape (m, m)
+        Symmetric, float64, C order.
+    rows : ndarray of int of shape (n,)
+    d : ndarray of shape (n,)
+    n_threads : int, optional
+        Changes nothing in the result.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+    """
+    out = empty((len(rows), len(rows)), np.float32, n_threads).T
+    d = np.ascontiguousarray(d, dtype=np.float64)
+    _cholesky.scaled_part(K, rows.astype(np.int32), d, out, _count_threads(n_threads))
+    return out
+
+
+def coarse(L, n_threads=None):
+    """A Cholesky factor (n, n), Fortran order, float32, in a quarter of the memory, for `coarse_solve`.
+
+    What is below tiles on the diagonal is rounded to 2⁻¹⁶ of the largest in its column.
+    """
+    return _cholesky.coarse(L, _count_threads(n_threads))
+
+
+def coarse_solve(factor, b, n_threads=None):
+    """``(L Lᵀ)⁻¹ b`` for b of shape (n,): float32."""
+    x = np.array(b, dtype=np.float32)
+    _cholesky.coarse_solve(*factor, x, _count_threads(n_threads))
+    return x
 
 
 # ---------------------------------------------------------------- duals of support vector machines

@@ -122,6 +122,38 @@ class TestFewVectors:
             np.testing.assert_array_equal(results[2], results[0])
 
 
+@pytest.mark.parametrize("n", [1, 7, 63, 64, 65, 128, 130, 1088, 1200])
+class TestCoarse:
+    """Sizes around tiles of 64 columns and pieces of 1024 rows."""
+
+    def test_solves_but_for_16_bits(self, rng, n):
+        X = rng.normal(size=(n, 3))
+        K = RBF(gamma=0.5)(X) + np.eye(n)
+        L = np.asfortranarray(K, dtype=np.float32)
+        assert _native.cholesky(L) == 0
+        factor, b = _native.coarse(L), rng.normal(size=n)
+        found = _native.coarse_solve(factor, b)
+        # Numbers of up to 1.5 are rounded to 2⁻¹⁶ of that, and K's eigenvalues begin at 1.
+        error = 2 * 2.0**-16 * np.sqrt(n) * 1.5 + 20 * n * np.finfo(np.float32).eps
+        np.testing.assert_allclose(found, np.linalg.solve(K, b), rtol=0, atol=error * abs(b).max())
+        assert found.dtype == np.float32
+        for n_threads in (2, 3):
+            again = _native.coarse_solve(_native.coarse(L, n_threads), b, n_threads)
+            np.testing.assert_array_equal(again, _native.coarse_solve(_native.coarse(L, 1), b, 1))
+
+
+@pytest.mark.parametrize("n", [0, 1, 16, 17, 130])
+def test_part_of_a_matrix(rng, n):
+    K, d = rng.normal(size=(n + 5, n + 5)), rng.normal(size=n)
+    K += K.T
+    K.flags.writeable = False
+    rows = np.sort(rng.permutation(n + 5)[:n])
+    expected = (d[:, None] * K[np.ix_(rows, rows)] * d).astype(np.float32)
+    for n_threads in (1, 3):
+        found = np.tril(_native.scaled_part(K, rows, d, n_threads))
+        np.testing.assert_allclose(found, np.tril(expected), rtol=2 * np.finfo(np.float32).eps)
+
+
 @pytest.mark.parametrize("pivot", [0, 7, 95, 96, 200, 299])
 def test_the_pivot_that_fails(pivot):
     K = np.asfortranarray(np.eye(300))

@@ -113,6 +113,56 @@ def test_some_of_the_problems(loss):
     np.testing.assert_allclose(some_sizes, sizes[[0, 2]], rtol=1e-5)  # float32 sums, in BLAS's order
 
 
+@pytest.mark.parametrize("alpha", [1e-4, 0.05])
+def test_numbers_of_16_bits_are_near_those_of_32(alpha, monkeypatch):
+    systems = Systems(2, alpha=alpha)
+    coarse, _ = systems.factors()(systems.R, np.arange(2))
+    monkeypatch.setattr(newton_factors, "_COARSE_UP_TO", 0.0)
+    fine, _ = systems.factors()(systems.R, np.arange(2))
+    largest = N * (systems.curvature().diagonal ** 2).max() / (2 * alpha)
+    error = np.linalg.norm(coarse - fine)
+    # A part of 2⁻¹⁶ in each number of a row, which (L Lᵀ)⁻¹ takes twice.
+    assert 0 < error <= 2 * 2.0**-16 * np.sqrt(largest) * np.linalg.norm(fine)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Softmax()], ids=str)
+@pytest.mark.parametrize("of_low_rank", [False, True])
+def test_made_at_one_curvature_it_serves_another(loss, of_low_rank):
+    systems = Systems(2, loss, alpha=1e-3)
+    if of_low_rank:
+        made = Preconditioner(systems.low_rank, systems.curvature(), systems.alphas)
+    else:
+        made = systems.factors()
+    before = systems.curvature().diagonal
+    systems.f += systems.rng.normal(size=systems.f.shape)
+    curvature = systems.curvature()
+    k, shift = systems.K.diagonal()[:, None, None], 2 * systems.alphas[:, None]
+    E = np.sqrt((shift + k * curvature.diagonal**2) / (shift + k * before**2))
+    found, _ = made.at(curvature)(systems.R, np.arange(2))
+    expected = made(systems.R / E, np.arange(2))[0] / E
+    left_out = np.zeros(E.shape, dtype=bool)  # by factors; of these the diagonal is always the new one
+    for column, (rows, *_) in enumerate([] if of_low_rank else made.parts):
+        left_out.reshape(N, -1)[:, column] = ~np.isin(np.arange(N), rows)
+    np.testing.assert_allclose(
+        found[~left_out], expected[~left_out], rtol=1e-3, atol=1e-3 * np.abs(expected).max()
+    )
+
+    right, steps = curvature.adjoint(np.einsum("ij,jqc->iqc", systems.K, systems.R)), []
+    for preconditioner_ in (made.at(curvature), made):
+        *_, reached, n_iter = solve_newton_system(
+            lambda V: systems.K @ V,
+            curvature,
+            systems.alphas,
+            right,
+            preconditioner_,
+            target=1e-4 * np.sqrt(made.at(curvature)(right, np.arange(2))[1]),
+            max_iter=500,
+        )
+        assert reached.all()
+        steps.append(n_iter)
+    assert steps[0] < 0.9 * steps[1]
+
+
 @pytest.mark.parametrize("q", [1, 3])
 @pytest.mark.parametrize("loss", [Logistic(), Softmax()], ids=str)
 def test_threads_change_nothing(q, loss):

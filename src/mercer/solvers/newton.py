@@ -205,7 +205,7 @@ class _Inner:
             curvature,
             problems.alphas,
             curvature.adjoint(state.h - gauge.Kp),
-            self.preconditioner,
+            self.preconditioner.at(curvature),
             target=target,
             max_iter=_MOST_PRODUCTS,
             fit_intercept=problems.fit_intercept,

@@ -3,7 +3,7 @@
 Place on the way: ``newton_system`` → **newton_factors** → ``newton``.
 """
 
-import copy
+from functools import partial
 
 import numpy as np
 
@@ -11,18 +11,27 @@ from .. import _native
 from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .held_matrix import WHOLE_UP_TO, each_block
-from .newton_system import LEADING, Preconditioner, columns_of, left_by, power_of_two, squared_norms
+from .newton_system import (
+    LEADING,
+    Following,
+    Preconditioner,
+    columns_of,
+    left_by,
+    power_of_two,
+    squared_norms,
+)
 
 __all__ = ["Factors", "preconditioner"]
 
 #: Of ``tr(D K D) / 2α``, what rows may have together that are left out of a factor.
 _LEFT_OUT = 0.3
 #: A factor's multiply-adds over those of a product that takes as long, with the factor's part in it.
-_FASTER = 32.0
+_FASTER = 80.0
 #: Numbers that factors may keep, over those in K.
 _ROOM = 4.0
-#: Rows of a factor that are put together at a time.
-_GATHERED = 128
+#: Rows times the largest D² k / 2α, k of K's diagonal, up to which numbers of 16 bits carry a factor: none of
+#: its numbers is beyond the root of that, so that their rounding in a row is a tenth of the root of 2α.
+_COARSE_UP_TO = (0.1 * 2**16) ** 2
 _EPS = float(np.finfo(np.float32).eps)
 
 
@@ -64,7 +73,7 @@ def _bending_rows(K, curvature, alphas):
     return [np.sort(order[kept[:, column], column]) for column in range(strength.shape[1])]
 
 
-class Factors:
+class Factors(Following):
     """``(D K D + 2α I)⁻¹`` by problem and output, by float32 factors over the rows that bend.
 
     Of the other rows no more than the diagonal is used.
@@ -96,30 +105,29 @@ class Factors:
     dtype = np.dtype(np.float32)
 
     def __init__(self, low_rank, curvature, alphas, K, rows, n_threads=None):
-        n, _, self.n_outputs = curvature.diagonal.shape
+        super().__init__(curvature, alphas, K.diagonal())
+        n = len(K)
         self.threads = count_threads(n_threads)
         self.F = low_rank.F[:LEADING].astype(np.float32)
         self.left = left_by(low_rank, len(self.F))
         self.cost = sum(float(len(each)) ** 3 for each in rows) / (len(rows) * _FASTER * n**2)
-        self.D = curvature.diagonal.reshape(n, -1)
-        shift = np.repeat(2 * alphas, self.n_outputs)
-        self.rest = shift + self.D**2 * K.diagonal()[:, None]
         self.parts = [None] * len(rows)
-        inner = 1 if len(rows) > 1 else self.threads
 
-        def make(column, _):
+        def make(column, n_threads):
             mine = rows[column]
-            self.parts[column] = mine, *_factor(K, mine, self.D[mine, column], shift[column], inner)
+            self.parts[column] = mine, *_factor(K, mine, self.D[mine, column], self.shift[column], n_threads)
 
+        one_each = len(rows) // self.threads * self.threads
         with one_blas_thread():  # for all of them: setting it in several threads would be a race
-            each_block(make, np.arange(len(rows) + 1), self.threads)
-        self.made = all(L is not None for _, L, _ in self.parts)
+            each_block(lambda column, _: make(column, 1), np.arange(one_each + 1), self.threads)
+            for column in range(one_each, len(rows)):
+                make(column, self.threads)
+        self.made = all(solve is not None for _, solve, _ in self.parts)
 
     def take(self, going):
         """The same for some of the problems."""
-        other, columns = copy.copy(self), columns_of(np.flatnonzero(going), self.n_outputs)
-        other.parts = [self.parts[column] for column in columns]
-        other.D, other.rest = self.D[:, columns], self.rest[:, columns]
+        other = super().take(going)
+        other.parts = [self.parts[column] for column in columns_of(np.flatnonzero(going), self.n_outputs)]
         return other
 
     def __call__(self, R, problems):
@@ -130,12 +138,13 @@ class Factors:
         scale = power_of_two(np.abs(V).max(axis=0))  # residuals shrink below what float32 can hold
         V = V / scale
         size = squared_norms(self.F, self.left, (self.D[:, columns] * V).astype(np.float32)) * scale**2
-        out = V / self.rest[:, columns]
+        out, rows_scale = V / self.rest[:, columns], self.scale[:, columns]
+        V = V / rows_scale
         inner = 1 if len(columns) > 1 else self.threads
 
         def solve(k, _):
-            rows, L, unit = self.parts[columns[k]]
-            out[rows, k] = _native.cholesky_solve(L, V[rows, k, None], inner)[:, 0] / unit
+            rows, solve_part, unit = self.parts[columns[k]]
+            out[rows, k] = solve_part(V[rows, k], inner) / (unit * rows_scale[rows, k])
 
         with one_blas_thread():
             each_block(solve, np.arange(len(columns) + 1), self.threads)
@@ -143,19 +152,23 @@ class Factors:
 
 
 def _factor(K, rows, d, shift, n_threads):
-    """The lower factor of ``(d K d + shift I) / unit`` among some rows, or None; and the unit."""
+    """How to solve ``(d K d + shift I) / unit`` among some rows, None without a factor; and the unit."""
     n = len(rows)
-    trace = float(np.dot(K[rows, rows], d * d))
+    diagonal = K[rows, rows] * d**2
+    trace = float(diagonal.sum())
+    coarse = n * float(diagonal.max(initial=0.0)) <= _COARSE_UP_TO * shift
     unit = power_of_two(trace)  # float32 holds no more than 3e38
     d = d / np.sqrt(unit)
     for extra in (1.0, 10.0, 100.0):
-        A = _native.empty((n, n), np.float32, n_threads)
-        for start in range(0, n, _GATHERED):  # one triangle
-            some, after = slice(start, start + _GATHERED), slice(start, n)
-            block = np.take(np.take(K, rows[some], axis=0), rows[after], axis=1)
-            block *= d[some, None]
-            np.multiply(block, d[after], out=A[some, after], casting="same_kind")
-        A.flat[:: n + 1] += np.float32((shift + extra * _EPS * trace) / unit)
-        if _native.cholesky(A.T, n_threads) == 0:
-            return A.T, unit
+        A = _native.scaled_part(K, rows, d, n_threads)
+        A.T.flat[:: n + 1] += np.float32((shift + extra * _EPS * trace) / unit)
+        if _native.cholesky(A, n_threads) == 0:
+            return _solver(A, coarse, n_threads), unit
     return None, unit
+
+
+def _solver(L, coarse, n_threads):
+    """``(b, n_threads) -> (L Lᵀ)⁻¹ b``; coarse keeps L in 16 bits, half of what each call has to read."""
+    if coarse:
+        return partial(_native.coarse_solve, _native.coarse(L, n_threads))
+    return lambda b, n_threads: _native.cholesky_solve(L, b[:, None], n_threads)[:, 0]
