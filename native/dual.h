@@ -1,4 +1,4 @@
-/* The dual solver: what _dual.pyx, dual.c and dual_rows.c share.
+/* The dual solver: what _dual.pyx and the files of the solver share.
  *
  * Samples stand in a layout of n rows, in which the samples of one class are adjacent and begin at a multiple of the
  * panel width; places in between that hold no sample have lower = upper = 0. A job is a problem over one or two ranges of

@@ -1,4 +1,5 @@
-/* The state of one problem of the dual solver, shared by dual_state.c (beginning, shrinking) and dual.c (iterations). */
+/* The state of one problem of the dual solver, shared by dual_state.c (beginning, shrinking), dual.c (iterations) and
+ * dual_threads.c. */
 #ifndef MERCER_DUAL_STATE_H
 #define MERCER_DUAL_STATE_H
 
@@ -72,5 +73,12 @@ int smo_restore(Smo *smo);
 /* F by variable. */
 void smo_gather_F(Smo *smo);
 void smo_release(Smo *smo);
+
+/* ---- dual.c ------------------------------------------------------------------------------------------------- */
+
+/* Solves a job; what it needs in memory serves the next one too, until smo_release. */
+void smo_solve(Smo *smo, MercerDualJob *job);
+/* Calls poll from the first thread now and then; whether to stop. */
+int smo_stopped(Smo *smo, double gap);
 
 #endif

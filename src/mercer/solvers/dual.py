@@ -422,7 +422,7 @@ def _fill(program, side, out, n_threads, on_step):
         _native.gram(program, left, right, block, n_threads=n_threads)
         with np.errstate(over="ignore"):
             out[start:end, start:] = block
-            out[end:, start:end] = block[:, end - start :].T
+            out[end:, start:end] = out[start:end, end:].T
 
 
 def _part(side, start, end):
