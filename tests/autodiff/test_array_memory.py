@@ -1,11 +1,13 @@
 """Arrays of traced runs, whose memory is kept for the next: they are as good as any, and outlive the run."""
 
+import ctypes
 import gc
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 
 import numpy as np
+import numpy._core._multiarray_umath
 import pytest
 from numpy._core.multiarray import get_handler_name
 
@@ -13,6 +15,9 @@ import mercer.autodiff as ad
 
 #: Entries of float64 below what is kept, just from there on, and among those of huge pages.
 SIZES = [100, 8191, 8192, 8193, 300_000, 1_000_000]
+
+#: Bytes of a pointer.
+SLOT = ctypes.sizeof(ctypes.c_void_p)
 
 
 def in_a_run(make):
@@ -26,9 +31,35 @@ def test_the_handler_is_set_within_runs_alone():
     assert in_a_run(lambda: get_handler_name(np.empty(8192))) == "mercer"
     assert get_handler_name(np.empty(8192)) == "default_allocator"
     with pytest.raises(ZeroDivisionError):
-        ad.grad(lambda s: s / 0 if s is None else 1 // 0)(1.0)
+        ad.grad(lambda s: s * (1 // 0))(1.0)
     assert get_handler_name(np.empty(8192)) == "default_allocator"
     assert in_a_run(lambda: in_a_run(lambda: get_handler_name(np.empty(1)))) == "mercer"
+
+
+def numpys(at, kind):
+    """Return an entry of NumPy's table for C."""
+    capsule = ctypes.pythonapi.PyCapsule_GetPointer
+    capsule.restype, capsule.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return kind.from_address(capsule(numpy._core._multiarray_umath._ARRAY_API, None) + at * SLOT)
+
+
+def test_a_users_own_handler_stays():
+    """Here a copy of NumPy's with another name."""
+    set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(numpys(304, ctypes.c_void_p).value)
+    plain = ctypes.py_object.from_address(numpys(306, ctypes.c_void_p).value).value
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer(plain, b"mem_handler")
+    # a name of 127 bytes, a version of one, five pointers
+    own = ctypes.create_string_buffer(ctypes.string_at(pointer, 128 + 5 * SLOT))
+    own[:11] = b"the user's\0"
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    capsule = make(ctypes.addressof(own), b"mem_handler", None)
+    before = set_handler(capsule)
+    try:
+        assert in_a_run(lambda: get_handler_name(np.empty(8192))) == "the user's"
+        assert get_handler_name(np.empty(8192)) == "the user's"
+    finally:
+        set_handler(before)
 
 
 @pytest.mark.parametrize("n", SIZES)

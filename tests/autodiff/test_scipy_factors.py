@@ -74,6 +74,38 @@ def test_banded_systems(b):
     assert not np.any([*gradient[0, :2], gradient[1, 0], gradient[3, -1]])
 
 
+@pytest.mark.parametrize(("n", "lower", "upper"), [(2, 3, 1), (2, 1, 3), (3, 4, 4), (1, 2, 2)])
+def test_more_bands_than_diagonals(n, lower, upper):
+    bands, b = RNG.standard_normal((lower + upper + 1, n)), RNG.standard_normal((n, 2))
+    bands[upper] += 4
+    _agrees(
+        lambda ab, b: linalg.solve_banded((lower, upper), ab, b),
+        lambda ab, b: sla.solve_banded((lower, upper), ab, b),
+        bands,
+        b,
+    )
+
+
+SYSTEMS = {
+    "banded": lambda row, b: linalg.solve_banded((0, 0), row[None], b),
+    "positive definite": lambda row, b: linalg.solveh_banded(row[None], b),
+    "Toeplitz": linalg.solve_toeplitz,
+}
+
+
+@pytest.mark.parametrize("solve", SYSTEMS.values(), ids=SYSTEMS)
+def test_empty_systems(solve):
+    gradients = ad.grad(lambda row, b: np.sum(solve(row, b)), argnums=(0, 1))(np.zeros(0), np.zeros(0))
+    assert [g.shape for g in gradients] == [(0,), (0,)]
+
+
+@pytest.mark.parametrize("solve", SYSTEMS.values(), ids=SYSTEMS)
+def test_cotangents_that_are_not_numbers_come_through(solve):
+    row, b = np.array([2.0, 0.0, 0.0]) if solve is SYSTEMS["Toeplitz"] else np.full(3, 2.0), np.ones(3)
+    pullback = ad.vjp(lambda b: solve(row, b), b)[1]
+    assert np.isnan(pullback(np.array([1.0, np.nan, 1.0]))[0]).any()
+
+
 def test_complex_banded_systems():
     b = RNG.standard_normal(6)
     check_derivative(lambda t: np.abs(linalg.solve_banded((1, 2), BANDS + 1j * t, b)), np.ones((4, 6)))

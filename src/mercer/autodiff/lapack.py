@@ -65,12 +65,12 @@ def getrf(a):
     singular : int
         From 1 on; 0: nowhere.
     """
-    ours, theirs = _routines("getrf", a.dtype)
-    if ours is None:
-        return theirs(a)
+    numpys, scipys = _routines("getrf", a.dtype)
+    if numpys is None:
+        return scipys(a)
     n = len(a)
     lu, pivots = np.array(a, order="F"), np.zeros(n, np.int64)
-    singular = _call(ours, n, n, lu, n, pivots)
+    singular = _call(numpys, n, n, lu, n, pivots)
     return lu, pivots - 1, singular
 
 
@@ -85,12 +85,12 @@ def getrs(lu, pivots, b, trans):
     trans : {0, 1, 2}
         Whether op(a) is a, its transpose or its adjoint.
     """
-    ours, theirs = _routines("getrs", lu.dtype)
-    if ours is None:
-        return theirs(lu, pivots, b, trans=trans)[0]
+    numpys, scipys = _routines("getrs", lu.dtype)
+    if numpys is None:
+        return scipys(lu, pivots, b, trans=trans)[0]
     n, m = b.shape
     x = np.array(b, order="F")
-    _call(ours, _TRANS[trans : trans + 1], n, m, lu, n, pivots + 1, x, n)
+    _call(numpys, _TRANS[trans : trans + 1], n, m, lu, n, pivots + 1, x, n)
     return x
 
 
@@ -101,12 +101,12 @@ def getri(lu, pivots):
     ----------
     lu, pivots : of `getrf`
     """
-    ours, theirs = _routines("getri", lu.dtype)
+    numpys, scipys = _routines("getri", lu.dtype)
     n = len(lu)
-    if ours is None:
-        return theirs(lu, pivots, lwork=64 * n)[0]
+    if numpys is None:
+        return scipys(lu, pivots, lwork=64 * n)[0]
     inverse, room = lu.copy("F"), np.empty(64 * n, lu.dtype)
-    _call(ours, n, inverse, n, pivots + 1, room, room.size)
+    _call(numpys, n, inverse, n, pivots + 1, room, room.size)
     return inverse
 
 
@@ -132,10 +132,10 @@ def trtrs(a, b, lower, trans, unit):
     """
     if a.flags.c_contiguous and trans < 2:  # Fortran's order of the transpose
         a, lower, trans = a.T, not lower, 1 - trans
-    ours, theirs = _routines("trtrs", a.dtype)
-    if ours is None:
-        return theirs(a, b, lower=lower, trans=trans, unitdiag=unit)
+    numpys, scipys = _routines("trtrs", a.dtype)
+    if numpys is None:
+        return scipys(a, b, lower=lower, trans=trans, unitdiag=unit)
     n, m = b.shape
     x = np.array(b, order="F")
     letters = b"L" if lower else b"U", _TRANS[trans : trans + 1], b"U" if unit else b"N"
-    return x, _call(ours, *letters, n, m, np.asfortranarray(a), n, x, n)
+    return x, _call(numpys, *letters, n, m, np.asfortranarray(a), n, x, n)

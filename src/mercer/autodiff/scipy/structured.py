@@ -1,5 +1,7 @@
 """Matrices of a form in `scipy.linalg` (block diagonal, Toeplitz, banded), and systems with them."""
 
+import math
+
 import numpy as np
 import scipy.linalg
 
@@ -51,8 +53,12 @@ def toeplitz(c, r=None):
     c = array(c)
     r = conjugate(c) if r is None else array(r)
     m, n = np.shape(c)[0], np.shape(r)[0]
-    values = np.concatenate([c[::-1], r[1:]])
-    return values[(m - 1) - np.arange(m)[:, None] + np.arange(n)]
+    return np.concatenate([c[::-1], r[1:]])[_differences(m, n)]
+
+
+def _differences(m, n):
+    """Return where the entries of a Toeplitz matrix stand in (c reversed, r without its first)."""
+    return (m - 1) - np.arange(m)[:, None] + np.arange(n)
 
 
 def circulant(c):
@@ -79,12 +85,12 @@ def hankel(c, r=None):
     return values[np.arange(np.shape(c)[0])[:, None] + np.arange(np.shape(r)[0])]
 
 
+def _columns(x):
+    """Return vectors (n, …) as the columns of a matrix."""
+    return np.reshape(x, (np.shape(x)[0], math.prod(np.shape(x)[1:])))
+
+
 # -- Toeplitz systems -------------------------------------------------------------------------------------
-
-
-def _differences(n):
-    """Return where the entries of a Toeplitz matrix stand in (c reversed, r without its first)."""
-    return (n - 1) - np.arange(n)[:, None] + np.arange(n)
 
 
 def _toeplitz_jvp(tangents, ans, c, r, b):
@@ -101,14 +107,14 @@ def _toeplitz_vjp(g, ans, needed, c, r, b):
     column = conjugate(np.concatenate([c[:1], r[1:]]))
     y = _solve_toeplitz(column, conjugate(c), g)
     n = np.shape(c)[0]
-    pairs = np.reshape(y, (n, -1)) @ np.conj(np.reshape(ans, (n, -1))).T
-    along = put(-pairs, Like(np.zeros(2 * n - 1, pairs.dtype)), _differences(n))
+    pairs = _columns(y) @ np.conj(_columns(ans)).T
+    along = put(-pairs, Like(np.zeros(max(2 * n - 1, 0), pairs.dtype)), _differences(n, n))
     to_r = np.concatenate([np.zeros_like(along[:1]), along[n:]])  # the corner is c's
     return cast(along[n - 1 :: -1], c), cast(to_r, r), cast(y, b)
 
 
 _solve_toeplitz = Primitive(
-    lambda c, r, b: scipy.linalg.solve_toeplitz((c, r), b),
+    lambda c, r, b: scipy.linalg.solve_toeplitz((c, r), b, check_finite=False),
     _toeplitz_jvp,
     _toeplitz_vjp,
     name="scipy.linalg.solve_toeplitz",
@@ -138,6 +144,7 @@ def solve_toeplitz(c_or_cr, b, check_finite=True):
 
 def _shifted(row, d):
     """Return out[j] = row[j − d], zero where there is none; of the first axis."""
+    d = max(-len(row), min(d, len(row)))  # bands may be more than the matrix has diagonals
     zeros = np.zeros_like(row[: abs(d)])
     return np.concatenate([zeros, row[: len(row) - d]]) if d >= 0 else np.concatenate([row[-d:], zeros])
 
@@ -157,9 +164,9 @@ def _adjoint_bands(ab, lower, upper):
 
 def _banded_value(ab, b, *, lower, upper, symmetric):
     if symmetric is None:
-        return scipy.linalg.solve_banded((lower, upper), ab, b)
+        return scipy.linalg.solve_banded((lower, upper), ab, b, check_finite=False)
     half = ab[upper:] if symmetric == "lower" else ab[: upper + 1]
-    return scipy.linalg.solveh_banded(half, b, lower=symmetric == "lower")
+    return scipy.linalg.solveh_banded(half, b, lower=symmetric == "lower", check_finite=False)
 
 
 def _banded_jvp(tangents, ans, ab, b, **form):
@@ -173,8 +180,7 @@ def _banded_jvp(tangents, ans, ab, b, **form):
 def _banded_vjp(g, ans, needed, ab, b, *, lower, upper, symmetric):
     turned = ab if symmetric else _adjoint_bands(ab, lower, upper)
     y = _solve_banded(turned, g, lower=upper, upper=lower, symmetric=symmetric)
-    n = np.shape(y)[0]
-    y, x = np.reshape(y, (n, -1)), np.conj(np.reshape(ans, (n, -1)))
+    y, x = _columns(y), np.conj(_columns(ans))
     bands = [-np.sum(_shifted(y, d) * x, axis=1) for d in range(upper, -lower - 1, -1)]
     return cast(np.stack(bands), ab), cast(np.reshape(y, np.shape(ans)), b)
 
