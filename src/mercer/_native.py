@@ -418,13 +418,13 @@ def dual(
         See `dual_units`.
     diagonal : ndarray of shape (n,)
         Its dtype is that of the rows.
-    linear, lower, upper : ndarray of shape (n_sets, n)
-        float64, C-ordered.
+    linear, lower, upper : ndarray
+        float64: of the variables of all jobs, each at its offset.
     jobs : ndarray of DUAL_JOB
     beta : ndarray
-        float64: the variables of all jobs, each at its offset; the start and the solution.
+        float64, likewise: the start and the solution.
     field : ndarray or None
-        float64, likewise: gets c − Kβ.
+        float64, likewise: gets c − Kβ. It may be `linear`.
     tol : float
     max_iter : int
     cache_bytes : float
