@@ -421,6 +421,11 @@ class DualProblems:
         self.signs = np.repeat(np.ravel(signs), counts.ravel())
         self.sets = np.repeat(sets, counts.sum(axis=1))
 
+    def ranges(self, index):
+        """Where the variables of a problem are in the kernel matrix."""
+        job = self._table[index]
+        return [slice(start, start + n) for start, n in zip(job["start"], job["length"], strict=True) if n]
+
     def placed(self, linear, lower, upper):
         """c, l and u (n_sets, n) of samples, by variable."""
         out, at, rises = np.zeros((3, self.size)), (self.sets, self.samples), self.signs > 0
