@@ -16,7 +16,7 @@
 
 /* A problem with fewer variables is not worth cutting down, nor one after fewer steps. On a matrix a row that is wanted
  * again is a copy, and the problems of a grid begin near their solutions. */
-enum { SHRINK_FROM = 1500, SHRINK_EVERY = 1000, MATRIX_FROM = 400, MATRIX_FIRST = 100 };
+enum { SHRINK_FROM = 1500, SHRINK_EVERY = 1000, MATRIX_FROM = 400, MATRIX_FIRST = 100, MATRIX_AGAIN = 200 };
 /* Elements between looks at the clock, seconds between calls of poll. */
 enum { WORK_BETWEEN_LOOKS = 4000000 };
 static const double POLL_EVERY = 0.02;
@@ -261,7 +261,8 @@ static int loop(Smo *smo)
             const ptrdiff_t n = smo->n;
             if (smo_shrink(smo))
                 return DUAL_NO_MEMORY;
-            next_shrink = smo->job->n_iter + (smo->n < SHRINK_EVERY ? smo->n : SHRINK_EVERY);
+            const ptrdiff_t every = dual->run || smo->n_epochs ? SHRINK_EVERY : MATRIX_AGAIN;
+            next_shrink = smo->job->n_iter + (smo->n < every ? smo->n : every);
             if (smo->n != n) {
                 look(smo);
                 smo->job->n_iter--;

@@ -141,6 +141,8 @@ typedef struct {
     void (*sparse_norms)(const MercerLeaf *leaf, const MercerFeatures *side, ptrdiff_t j0, void *out);
     /* kernel values of rows i0..i1 and columns j0..j1 into the scratch: returns (tile, tile) of T */
     void *(*tile_values)(const MercerRun *run, void *scratch, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdiff_t j1);
+    /* a tile in float, rows ldo apart */
+    void (*narrow)(const void *values, ptrdiff_t ni, ptrdiff_t nj, float *out, ptrdiff_t ldo);
     /* a tile, or its transpose by way of `space` (tile, tile), into out; past the caches if `stream` */
     void (*store)(const void *values, ptrdiff_t ni, ptrdiff_t nj, void *out, ptrdiff_t ldo, int stream);
     void (*store_transposed)(const void *values, void *space, ptrdiff_t ni, ptrdiff_t nj, void *out, ptrdiff_t ldo,
@@ -197,8 +199,9 @@ typedef struct {
 
 int mercer_prepare(MercerRun *run, const MercerTable *table, int n_threads);
 void mercer_release(MercerRun *run);
-int mercer_gram(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t ldo, MercerState *state,
-                double pause_after, int n_threads);
+/* `stored` is the table of out's type: `table`, or that of float. */
+int mercer_gram(const MercerRun *run, const MercerTable *table, const MercerTable *stored, void *out, ptrdiff_t ldo,
+                MercerState *state, double pause_after, int n_threads);
 /* V (m, p) of T, row-major; out (n_parts, n, p) double, row-major, the same in all calls. More than one part only of a run
  * that is not symmetric. */
 int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p, ptrdiff_t n_parts,

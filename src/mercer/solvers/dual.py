@@ -22,7 +22,7 @@ from .._arrays import available_memory, check_output
 from .._threads import n_threads as count_threads
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import cast_side, sides, single_side, take_rows
-from ..kernels.program import LeafKind, Side
+from ..kernels.program import LeafKind
 
 __all__ = ["DualJob", "DualOutcome", "DualProblems", "DualSamples", "STATUS", "spans"]
 
@@ -37,8 +37,6 @@ _PROBE = 48
 _CLOSER = 0.8
 # Rows of a matrix that are put in order at a time.
 _STRIP = 512
-# Rows of a whole matrix that are computed together.
-_BLOCK = 256
 # Below so many pairs of samples a second thread costs more than it brings.
 _PARALLEL_FROM = 3e5
 
@@ -196,13 +194,10 @@ class DualSamples:
             _, step = _native.dual_units(layout.dtype)
             matrix = _native.empty((layout.n, layout.n + step), layout.dtype, self.n_threads)
             matrix[:, layout.n :] = 0
-            side, _ = sides(self.program, take_rows(self._X, layout.order))
-            _fill(
-                self.program,
-                cast_side(side, np.dtype(np.float64)),
-                matrix[:, : layout.n],
-                self.n_threads,
-                on_step,
+            side = cast_side(sides(self.program, take_rows(self._X, layout.order))[0], np.dtype(np.float64))
+            whole = matrix[:, : layout.n]
+            _native.gram(
+                self.program, side, side, whole, symmetric=True, n_threads=self.n_threads, on_step=on_step
             )
             layout.run, layout.matrix = None, matrix
             layout.diagonal = matrix.diagonal().copy()
@@ -457,24 +452,3 @@ class DualProblems:
             tol, max_iter, cache_bytes, shrinking, on_step, threads,
         )  # fmt: skip
         return table[np.argsort(order)]
-
-
-def _fill(program, side, out, n_threads, on_step):
-    """Write the kernel matrix of one side, by blocks of rows; what is below the diagonal is mirrored."""
-    n = side.n
-    buffer = np.empty(_BLOCK * n)
-    for start in range(0, n, _BLOCK):
-        if on_step is not None:
-            on_step()
-        end = min(start + _BLOCK, n)
-        block = buffer[: (end - start) * (n - start)].reshape(end - start, n - start)
-        left, right = _part(side, start, end), _part(side, start, n)
-        _native.gram(program, left, right, block, n_threads=n_threads)
-        with np.errstate(over="ignore"):
-            out[start:end, start:] = block
-            out[end:, start:end] = out[start:end, end:].T
-
-
-def _part(side, start, end):
-    features = [None if F is None else F[start:end] for F in side.features]
-    return Side(end - start, features, np.asarray(side.vecs)[:, start:end])
