@@ -254,7 +254,10 @@ class Chain:
     def _reach(self):
         """SMO for a while; Newton steps for the problems that it leaves; SMO again, which looks at these."""
         largest = np.finfo(float).max
-        self.lower, self.upper = np.maximum(self.C * self.least, -largest), np.minimum(self.C * self.most, largest)
+        self.lower, self.upper = (
+            np.maximum(self.C * self.least, -largest),
+            np.minimum(self.C * self.most, largest),
+        )
         left = self._solve(range(len(self.spans)), _STEPS * max(_LEAST_STEPS, *self.n_train))
         if not left:
             return

@@ -73,7 +73,9 @@ class MachinePath:
         self.X, self.y, self.sample_weight, self.splits = X, y, weights, splits
         self.with_train, self.labels_only, self.n_threads = with_train, labels_only, n_threads
         self.classes, self.codes = np.unique(y, return_inverse=True)
-        self.groups = [np.flatnonzero(self.codes == c) for c in range(len(self.classes))]
+        # samples of a class that are held out together are adjacent: the solver passes over them
+        order = np.argsort(_held_out_by(splits, len(y)), kind="stable")
+        self.groups = [order[self.codes[order] == c] for c in range(len(self.classes))]
         self.order = np.concatenate(self.groups)
         self.place = np.empty(len(self.order), int)
         self.place[self.order] = np.arange(len(self.order))
@@ -210,7 +212,9 @@ class MachinePath:
                 K = block[:, places[terms[c]]].astype(np.float64)
                 np.matmul(coefficients, K.T, out=sums[c])
             sums = sums.reshape(pairs.k, pairs.n_sets, len(reached), -1)
-            values[:, :, some] += (sums[pairs.first, sets] + sums[pairs.second, sets]) * (signs[:, :, some] == 0)
+            values[:, :, some] += (sums[pairs.first, sets] + sums[pairs.second, sets]) * (
+                signs[:, :, some] == 0
+            )
 
     def _by_set(self, betas):
         """β of pairs by C, as (n_sets, n_C, n): pairs of a set have no sample in common."""
@@ -222,6 +226,16 @@ class MachinePath:
                 out[job.set, :, part] = [beta[start:end] for beta in betas]
                 start = end
         return out
+
+
+def _held_out_by(splits, n):
+    """The first fold that each of n samples is not trained on in; none has the largest number."""
+    out = np.full(n, len(splits))
+    for fold in reversed(range(len(splits))):
+        trained = np.zeros(n, bool)
+        trained[splits[fold][0]] = True
+        out[~trained] = fold
+    return out
 
 
 # ---------------------------------------------------------------- a search

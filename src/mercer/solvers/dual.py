@@ -361,7 +361,13 @@ class _Layout:
             beta[problems.taken] = np.concatenate(start)
         options = {"cache_bytes": cache_bytes, "shrinking": shrinking, "on_step": on_step}
         table = problems.solve(
-            *problems.placed(*box), beta, field, started=start is not None, tol=tol, max_iter=max_iter, **options
+            *problems.placed(*box),
+            beta,
+            field,
+            started=start is not None,
+            tol=tol,
+            max_iter=max_iter,
+            **options,
         )
 
         def by_problem(values):
