@@ -60,8 +60,6 @@ JOB = np.dtype(
     [
         ("start", np.int64, 2),
         ("length", np.int64, 2),
-        ("sign", np.float64, 2),
-        ("set", np.int64),
         ("offset", np.int64),
         ("separate", np.int64),
         ("started", np.int64),
@@ -162,8 +160,8 @@ def add_rows(
             start = start + width if width else end
 
 
-cdef const double *_doubles(const double[:, ::1] array) noexcept:
-    return &array[0, 0]
+cdef const double *_doubles(const double[::1] array) noexcept:
+    return &array[0]
 
 
 cdef double *_written(double[::1] array) noexcept:
@@ -171,14 +169,14 @@ cdef double *_written(double[::1] array) noexcept:
 
 
 def solve(
-    run, matrix, diagonal, const double[:, ::1] linear, const double[:, ::1] lower,
-    const double[:, ::1] upper, jobs, double[::1] beta, field, double tol, int64_t max_iter,
+    run, matrix, diagonal, const double[::1] linear, const double[::1] lower,
+    const double[::1] upper, jobs, double[::1] beta, field, double tol, int64_t max_iter,
     size_t cache_bytes, bint shrinking, on_step, int n_threads,
 ):
     """Solve all jobs, an array of dtype `JOB`, in which the results are written.
 
     `run` is a `_gram.Run` or None, `matrix` else an array (n, ld) of the rows' dtype; `diagonal` (n,) has
-    that dtype; `field` is None or an array like `beta`.
+    that dtype; `field` is None or an array like `beta`, and may be `linear`.
     """
     cdef MercerDual dual
     cdef _Watch watch = _Watch()
@@ -192,7 +190,7 @@ def solve(
     dual.table = mercer_table(diagonal.dtype == np.float32)
     dual.run = NULL
     dual.matrix = NULL
-    dual.ld, dual.n = 0, linear.shape[1]
+    dual.ld, dual.n = 0, len(diagonal)
     if run is not None:
         dual.run = <const MercerRun *>PyCapsule_GetPointer(run.capsule(), b"MercerRun")
     else:

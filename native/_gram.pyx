@@ -99,8 +99,8 @@ cdef extern from "mercer.h" nogil:
     int mercer_isa_available(const char *name) noexcept
     int mercer_prepare(MercerRun *run, const MercerTable *table, int n_threads) noexcept
     void mercer_release(MercerRun *run) noexcept
-    int mercer_gram(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t ldo,
-                    MercerState *state, double pause_after, int n_threads) noexcept
+    int mercer_gram(const MercerRun *run, const MercerTable *table, const MercerTable *stored, void *out,
+                    ptrdiff_t ldo, MercerState *state, double pause_after, int n_threads) noexcept
     int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p,
                             ptrdiff_t n_parts, const ptrdiff_t *bounds, double *out,
                             MercerState *state) noexcept
@@ -253,17 +253,25 @@ cdef class Run:
                 leaf.shift = self._keep(_centre(right.features[index]), self.dtype)
         return 0
 
-    def gram(self, out):
-        """Fill out (n, m), whose columns are adjacent, with the kernel's values."""
+    def gram(self, out, on_step=None):
+        """Fill out (n, m), whose columns are adjacent, with the kernel's values; out may be float32.
+
+        `on_step()` is called now and then.
+        """
         cdef MercerState state
+        cdef const MercerTable *stored = mercer_table(out.dtype == np.float32)
         cdef ptrdiff_t ldo
         cdef void *pointer = <void *>_address(out, &ldo, NULL, True)
         cdef int status = MERCER_PAUSED
         memset(&state, 0, sizeof(state))
         while status == MERCER_PAUSED:
             with nogil:
-                status = mercer_gram(&self.run, self.table, pointer, ldo, &state, PAUSE_AFTER, self.n_threads)
+                status = mercer_gram(
+                    &self.run, self.table, stored, pointer, ldo, &state, PAUSE_AFTER, self.n_threads
+                )
             PyErr_CheckSignals()
+            if on_step is not None:
+                on_step()
         if status:
             raise MemoryError("no memory for the tiles")
 

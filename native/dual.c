@@ -16,7 +16,7 @@
 
 /* A problem with fewer variables is not worth cutting down, nor one after fewer steps. On a matrix a row that is wanted
  * again is a copy, and the problems of a grid begin near their solutions. */
-enum { SHRINK_FROM = 1500, SHRINK_EVERY = 1000, MATRIX_FROM = 400, MATRIX_FIRST = 100 };
+enum { SHRINK_FROM = 1500, SHRINK_EVERY = 1000, MATRIX_FROM = 400, MATRIX_FIRST = 100, MATRIX_AGAIN = 200 };
 /* Elements between looks at the clock, seconds between calls of poll. */
 enum { WORK_BETWEEN_LOOKS = 4000000 };
 static const double POLL_EVERY = 0.02;
@@ -29,6 +29,7 @@ enum { SHARED_FROM = 6000 };
 /* A pass over positions begin..begin + n. */
 typedef struct {
     const Smo *smo;
+    const MercerStretch *stretches;
     ptrdiff_t begin, n;
     int n_parts;
     const char *row_i, *row_j;
@@ -45,12 +46,9 @@ static void update_part(void *context, int part, int thread)
     const MercerTable *table = smo->dual->table;
     const ptrdiff_t k = pass->begin + dual_part(pass->n, part, pass->n_parts, table->smo_step);
     const ptrdiff_t end = pass->begin + dual_part(pass->n, part + 1, pass->n_parts, table->smo_step);
-    const size_t at = (size_t)k * table->element;
     (void)thread;
-    table->smo_update(end - k, smo->F + k, pass->row_i + at, pass->row_j + at, pass->t, smo->up + at, smo->down + at,
-                      smo->low + at, &pass->found[part]);
-    pass->found[part].at_most += k;
-    pass->found[part].at_least += k;
+    table->smo_update(k, end, pass->stretches, smo->F, pass->row_i, pass->row_j, pass->t, smo->up, smo->down, smo->low,
+                      &pass->found[part]);
 }
 
 static void partner_part(void *context, int part, int thread)
@@ -60,10 +58,9 @@ static void partner_part(void *context, int part, int thread)
     const MercerTable *table = smo->dual->table;
     const ptrdiff_t k = pass->begin + dual_part(pass->n, part, pass->n_parts, table->smo_step);
     const ptrdiff_t end = pass->begin + dual_part(pass->n, part + 1, pass->n_parts, table->smo_step);
-    const size_t at = (size_t)k * table->element;
     (void)thread;
-    pass->partner[part] = k + table->smo_partner(end - k, pass->t, pass->K_ii, pass->floor, pass->row_i + at,
-                                                 smo->diagonal + at, smo->low + at, &pass->gained[part]);
+    pass->partner[part] = table->smo_partner(k, end, pass->stretches, pass->t, pass->K_ii, pass->floor, pass->row_i,
+                                             smo->diagonal, smo->low, &pass->gained[part]);
 }
 
 static void run_parts(Smo *smo, Pass *pass, TeamWork *work)
@@ -76,11 +73,12 @@ static void run_parts(Smo *smo, Pass *pass, TeamWork *work)
 }
 
 /* F −= t (row_i − row_j), and the extremes of each part of the positions. */
-static void update(Smo *smo, const char *row_i, const char *row_j, double t)
+static void update(Smo *smo, const MercerStretch *stretches, const char *row_i, const char *row_j, double t)
 {
     for (int part = 0; part < smo->n_parts; part++) {
         Pass pass;
         pass.smo = smo;
+        pass.stretches = stretches;
         pass.begin = smo->begin[part];
         pass.n = smo->begin[part + 1] - smo->begin[part];
         pass.row_i = row_i;
@@ -108,6 +106,7 @@ static ptrdiff_t partner(Smo *smo, int part, double rate, double K_ii, double fl
 {
     Pass pass;
     pass.smo = smo;
+    pass.stretches = smo->rows.stretches;
     pass.begin = smo->begin[part];
     pass.n = smo->begin[part + 1] - smo->begin[part];
     pass.row_i = row_i;
@@ -124,7 +123,8 @@ static ptrdiff_t partner(Smo *smo, int part, double rate, double K_ii, double fl
 /* The extremes as they are: at t = 0 any finite rows do. */
 static void look(Smo *smo)
 {
-    update(smo, smo->diagonal, smo->diagonal, 0);
+    const MercerStretch whole = {smo->n, 0};
+    update(smo, &whole, smo->diagonal, smo->diagonal, 0);
 }
 
 /* The gap, and the part that has it. */
@@ -168,7 +168,7 @@ static int iterate(Smo *smo, int part)
     const char *row_j = dual_row(&smo->rows, smo->variable, j);
     if (!row_j)
         return DUAL_NO_MEMORY;
-    double curve = K_ii + smo_element(smo, smo->diagonal, j) - 2 * smo_element(smo, row_i, j);
+    double curve = K_ii + smo_element(smo, smo->diagonal, j) - 2 * smo_entry(smo, row_i, j);
     curve = curve > floor ? curve : floor;
     double t = (rate - (smo->F[j] + smo_down(smo, w))) / curve;
     const double up = room_up(smo, v), down = room_down(smo, w), old_v = smo->beta[v], old_w = smo->beta[w];
@@ -183,7 +183,7 @@ static int iterate(Smo *smo, int part)
         return DUAL_STALLED;
     smo_set_moves(smo, i);
     smo_set_moves(smo, j);
-    update(smo, row_i, row_j, t);
+    update(smo, smo->rows.stretches, row_i, row_j, t);
     return 0;
 }
 
@@ -196,9 +196,7 @@ static double margin_bound(const Smo *smo)
         const ptrdiff_t v = smo->variable[k];
         if (v < 0 || smo->beta[v] == 0)
             continue;
-        const double sign = smo->job->sign[v >= smo->job->length[0]];
-        const double c = sign * smo->dual->linear[smo->job->set * smo->dual->n + dual_layout(smo->job, v)];
-        w += smo->beta[v] * (c - smo->F[k]);
+        w += smo->beta[v] * (smo->dual->linear[smo->job->offset + v] - smo->F[k]);
         sum += fabs(smo->beta[v]);
     }
     return sum > 0 ? sqrt(w > 0 ? w : 0) / sum : INFINITY;
@@ -263,7 +261,8 @@ static int loop(Smo *smo)
             const ptrdiff_t n = smo->n;
             if (smo_shrink(smo))
                 return DUAL_NO_MEMORY;
-            next_shrink = smo->job->n_iter + (smo->n < SHRINK_EVERY ? smo->n : SHRINK_EVERY);
+            const ptrdiff_t every = dual->run || smo->n_epochs ? SHRINK_EVERY : MATRIX_AGAIN;
+            next_shrink = smo->job->n_iter + (smo->n < every ? smo->n : every);
             if (smo->n != n) {
                 look(smo);
                 smo->job->n_iter--;
@@ -326,7 +325,7 @@ static void snap(Smo *smo)
 static void finish(Smo *smo)
 {
     MercerDualJob *job = smo->job;
-    const double *linear = smo->dual->linear + job->set * smo->dual->n;
+    const double *linear = smo->dual->linear + job->offset;
     int part;
     if (smo->n_epochs && job->status != DUAL_NO_MEMORY && smo_restore(smo))
         job->status = DUAL_NO_MEMORY;
@@ -340,12 +339,13 @@ static void finish(Smo *smo)
     job->bound = unbounded(smo) ? margin_bound(smo) : INFINITY;
     for (part = 0; part < smo->n_parts; part++)
         set_bias(smo, part);
-    smo_gather_F(smo);
-    double objective = 0;
-    for (ptrdiff_t v = 0; v < smo->size; v++) {
-        const double c = job->sign[v >= job->length[0]] * linear[dual_layout(job, v)];
-        objective += job->epsilon * fabs(smo->beta[v]) - 0.5 * smo->beta[v] * (smo->all_F[v] + c);
+    if (smo_gather_F(smo)) {
+        job->status = DUAL_NO_MEMORY;
+        return;
     }
+    double objective = 0;
+    for (ptrdiff_t v = 0; v < smo->size; v++)
+        objective += job->epsilon * fabs(smo->beta[v]) - 0.5 * smo->beta[v] * (smo->all_F[v] + linear[v]);
     job->objective = objective;
     for (ptrdiff_t v = 0; v < smo->size; v++) /* comparisons passed over NaN */
         if (!isfinite(smo->all_F[v]))

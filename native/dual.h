@@ -12,13 +12,11 @@
 
 enum { DUAL_CONVERGED, DUAL_CAPPED, DUAL_STALLED, DUAL_NOT_FINITE, DUAL_NO_MEMORY, DUAL_STOPPED, DUAL_INSEPARABLE };
 
-/* min ½βᵀKβ − cᵀβ + ε Σ|βᵢ| over l ≤ β ≤ u, at a given Σβ (one sum, or one for each range). On a range of sign −1
- * the problem's c, l, u stand for −c, −u, −l. Eight-byte fields only: _dual.pyx describes them to NumPy. */
+/* min ½βᵀKβ − cᵀβ + ε Σ|βᵢ| over l ≤ β ≤ u, at a given Σβ (one sum, or one for each range). Eight-byte fields only:
+ * _dual.pyx describes them to NumPy. */
 typedef struct {
     int64_t start[2], length[2]; /* ranges of the layout; length[1] = 0 for one range */
-    double sign[2];
-    int64_t set;                 /* which row of linear, lower, upper */
-    int64_t offset;              /* where its variables begin in beta and field */
+    int64_t offset;              /* where its variables begin in linear, lower, upper, beta and field */
     int64_t separate;            /* each range keeps its own sum */
     int64_t started;             /* beta holds a feasible start; else it is 0 */
     double epsilon;
@@ -39,7 +37,7 @@ typedef struct {
     const void *matrix;          /* (n, ld) of T, ld ≥ n + smo_step */
     ptrdiff_t ld, n;
     const void *diagonal;        /* (n) of T */
-    const double *linear, *lower, *upper; /* (n_sets, n): c, l, u */
+    const double *linear, *lower, *upper; /* by job: c, l, u */
     double *beta, *field;        /* by job: β in and out; field, unless NULL, gets F = c − Kβ */
     double tol, scale;           /* scale: the largest diagonal entry */
     int64_t max_iter;
@@ -58,17 +56,23 @@ int mercer_dual_diagonal(const MercerRun *run, const MercerTable *table, void *o
 
 /* ---- dual_rows.c: kernel rows over the variables at hand --------------------------------------------------- */
 
-/* The columns that rows are wanted for: ranges of a run, at positions of the row. */
+/* The columns that rows are wanted for: ranges of a run or of the matrix, at positions of the row; their variables
+ * follow each other, too. */
 typedef struct {
     const MercerRun *run;        /* NULL: the matrix */
-    ptrdiff_t at, length, position;
+    ptrdiff_t at, length, position, variable;
 } DualRange;
+
+/* At most so many of them. */
+enum { DUAL_RANGES = 32 };
 
 typedef struct {
     const MercerDual *dual;
     const MercerDualJob *job;
-    DualRange ranges[2];
+    DualRange ranges[DUAL_RANGES];
     int n_ranges;
+    ptrdiff_t second;            /* position where the second of the job's ranges begins */
+    MercerStretch stretches[DUAL_RANGES]; /* where positions are in what dual_row returns */
     MercerRun gathered;          /* after shrinking: packed columns of the active variables */
     int is_gathered;
     ptrdiff_t n;                 /* length of a row: positions of the active variables, padded */
@@ -96,7 +100,7 @@ int dual_rows_begin(DualRows *rows, const MercerDual *dual, const MercerDualJob 
 void dual_rows_end(DualRows *rows);
 /* About the vector operations of an entry. */
 double dual_work(const MercerRun *run);
-/* Row of the variable at a position; valid until two more are asked for. NULL without memory. */
+/* Row of the variable at a position, by stretches; valid until two more are asked for. NULL without memory. */
 const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position);
 /* Keeps the columns at positions kept[0..n_kept), of which −1 is padding. */
 int dual_rows_shrink(DualRows *rows, const int32_t *variable, const int32_t *kept, ptrdiff_t n_kept);

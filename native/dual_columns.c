@@ -113,7 +113,6 @@ typedef struct {
     double *F;
     double *sums;                /* sums_size for each part, for a matrix */
     ptrdiff_t sums_size;
-    int stretch;                 /* the same for all parts: sums are rounded otherwise */
 } Subtraction;
 
 /* One tile of columns j0..j1 against all sources, into sum (tile). */
@@ -132,36 +131,34 @@ static void subtract_tile(const Subtraction *job, ptrdiff_t j0, ptrdiff_t j1, ch
     }
 }
 
-/* Whether columns of a matrix ascend and are a good part of those in between: then whole stretches of rows are added. */
-static int nearly_adjacent(const int32_t *column, ptrdiff_t n)
-{
-    for (ptrdiff_t k = 1; k < n; k++)
-        if (column[k] <= column[k - 1])
-            return 0;
-    return n > 0 && column[n - 1] - column[0] < 8 * n;
-}
-
-/* Columns k0..k1 of a matrix against all sources; sums, which are 0, are by column in a stretch, else by k. */
-static void subtract_matrix(const Subtraction *job, ptrdiff_t k0, ptrdiff_t k1, double *sums)
+/* Columns k0..k1 of a matrix, which ascend and are near each other, against all sources. */
+static void subtract_stretch(const Subtraction *job, ptrdiff_t k0, ptrdiff_t k1, double *sums)
 {
     const MercerDual *dual = job->rows->dual;
     const MercerTable *table = dual->table;
     const int32_t *column = job->run.column_of;
-    if (k0 >= k1)
-        return;
     const ptrdiff_t first = column[k0], width = dual_padded(column[k1 - 1] + 1 - first, table->smo_step);
-    for (ptrdiff_t i = 0; i < job->n_sources; i++) {
-        const size_t at = (size_t)(job->sources[i] * dual->ld);
-        const double by = job->coefficients[i];
-        if (job->stretch)
-            table->smo_add(width, sums, (const char *)dual->matrix + (at + (size_t)first) * table->element, by);
-        for (ptrdiff_t k = k0; !job->stretch && table->element == 4 && k < k1; k++)
-            sums[k - k0] += by * (double)((const float *)dual->matrix + at)[column[k]];
-        for (ptrdiff_t k = k0; !job->stretch && table->element == 8 && k < k1; k++)
-            sums[k - k0] += by * ((const double *)dual->matrix + at)[column[k]];
-    }
+    memset(sums, 0, (size_t)width * sizeof(double));
+    for (ptrdiff_t i = 0; i < job->n_sources; i++)
+        table->smo_add(width, sums,
+                       (const char *)dual->matrix + (size_t)(job->sources[i] * dual->ld + first) * table->element,
+                       job->coefficients[i]);
     for (ptrdiff_t k = k0; k < k1; k++)
-        job->F[job->columns[k]] -= sums[job->stretch ? column[k] - first : k - k0];
+        job->F[job->columns[k]] -= sums[column[k] - first];
+}
+
+/* Columns k0..k1 of a matrix, by stretches: what lies between two columns less than two steps apart costs no more than
+ * a stretch of its own. */
+static void subtract_matrix(const Subtraction *job, ptrdiff_t k0, ptrdiff_t k1, double *sums)
+{
+    const int32_t *column = job->run.column_of;
+    const ptrdiff_t near = 2 * job->rows->dual->table->smo_step;
+    for (ptrdiff_t k = k0, next; k < k1; k = next) {
+        next = k + 1;
+        while (next < k1 && column[next] > column[next - 1] && column[next] - column[next - 1] < near)
+            next++;
+        subtract_stretch(job, k, next, sums);
+    }
 }
 
 static void subtract_part(void *context, int part, int thread)
@@ -195,9 +192,9 @@ int dual_rows_subtract(DualRows *rows, const int32_t *columns, ptrdiff_t n_colum
     int32_t *source_rows = malloc((size_t)(n_sources + 1) * sizeof(int32_t));
     Subtraction job = {.rows = rows, .columns = columns, .sources = source_rows, .coefficients = coefficients,
                        .n_columns = n_columns, .n_sources = n_sources, .F = F};
-    if (!rows->dual->run) { /* several variables may stand for a column */
-        job.sums_size = n_columns + rows->dual->n + rows->dual->table->smo_step;
-        job.sums = calloc((size_t)(job.sums_size * (rows->team ? rows->team->n : 1)), sizeof(double));
+    if (!rows->dual->run) {
+        job.sums_size = rows->dual->n + rows->dual->table->smo_step;
+        job.sums = malloc((size_t)(job.sums_size * (rows->team ? rows->team->n : 1)) * sizeof(double));
     }
     if (!from || !source_rows || (!rows->dual->run && !job.sums)) {
         free(from);
@@ -209,7 +206,6 @@ int dual_rows_subtract(DualRows *rows, const int32_t *columns, ptrdiff_t n_colum
         from[k] = (int32_t)dual_layout(rows->job, columns[k]);
     for (ptrdiff_t k = 0; k < n_sources; k++)
         source_rows[k] = (int32_t)dual_layout(rows->job, sources[k]);
-    job.stretch = nearly_adjacent(from, n_columns);
     const int failed = dual_gather(rows->dual, &job.run, from, n_columns);
     if (!failed && rows->team)
         team_run(rows->team, subtract_part, &job);

@@ -211,12 +211,10 @@ static void fill_range(const Fill *job, const DualRange *range, ptrdiff_t j0, pt
         return;
     }
     const char *row = (const char *)dual->matrix + (size_t)(job->layout_row * dual->ld) * size;
-    if (!rows->is_gathered)
-        memcpy(to + (size_t)j0 * size, row + (size_t)(range->at + j0) * size, (size_t)(j1 - j0) * size);
     const int32_t *column = rows->gathered.column_of;
-    for (ptrdiff_t j = j0; rows->is_gathered && size == 4 && j < j1; j++)
+    for (ptrdiff_t j = j0; size == 4 && j < j1; j++)
         ((float *)to)[j] = ((const float *)row)[column[j]];
-    for (ptrdiff_t j = j0; rows->is_gathered && size == 8 && j < j1; j++)
+    for (ptrdiff_t j = j0; size == 8 && j < j1; j++)
         ((double *)to)[j] = ((const double *)row)[column[j]];
 }
 
@@ -263,9 +261,8 @@ static void fill(DualRows *rows, ptrdiff_t layout_row, char *out)
 const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position)
 {
     const ptrdiff_t at = dual_layout(rows->job, variable[position]);
-    if (!rows->ranges[0].run && !rows->is_gathered && rows->n_ranges == 1)
-        return (const char *)rows->dual->matrix +
-               (size_t)(at * rows->dual->ld + rows->ranges[0].at) * element(rows);
+    if (!rows->dual->run && !rows->is_gathered)
+        return (const char *)rows->dual->matrix + (size_t)(at * rows->dual->ld) * element(rows);
     int32_t slot = rows->slot_of[position];
     if (slot >= 0) {
         if (slot != rows->newest) {
@@ -283,19 +280,62 @@ const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position
 
 /* ---- beginning, shrinking, restoring --------------------------------------------------------------------- */
 
+static void add_range(DualRows *rows, ptrdiff_t at, ptrdiff_t length, ptrdiff_t variable)
+{
+    rows->ranges[rows->n_ranges++] = (DualRange){rows->dual->run, at, length, rows->n, variable};
+    rows->n += dual_padded(length, rows->dual->table->smo_step);
+}
+
+static int can_move(const DualRows *rows, ptrdiff_t variable, ptrdiff_t length)
+{
+    const double *lower = rows->dual->lower + rows->job->offset, *upper = rows->dual->upper + rows->job->offset;
+    for (ptrdiff_t v = variable; v < variable + length; v++)
+        if (lower[v] != 0 || upper[v] != 0)
+            return 1;
+    return 0;
+}
+
+/* The part of a range of a matrix, from which rows are read in place, that can move at all: steps of variables whose
+ * box is [0, 0], samples that are held out, are passed over, unless there would be too many ranges. */
+static void add_movable(DualRows *rows, ptrdiff_t at, ptrdiff_t length, ptrdiff_t variable, int most_ranges)
+{
+    const ptrdiff_t step = rows->dual->table->smo_step;
+    ptrdiff_t begin = 0, end = least(step, length); /* one step at least, so that there is a position */
+    for (ptrdiff_t k = end; k < length; k += step) {
+        const ptrdiff_t stop = least(k + step, length);
+        if (!can_move(rows, variable + k, stop - k))
+            continue;
+        if (k > end && rows->n_ranges + 1 < most_ranges) {
+            add_range(rows, at + begin, end - begin, variable + begin);
+            begin = k;
+        }
+        end = stop;
+    }
+    add_range(rows, at + begin, end - begin, variable + begin);
+}
+
 /* The ranges of the job, each padded to the solver's step; adjacent ones of one sum are one. */
 static void all_columns(DualRows *rows)
 {
     const MercerDual *dual = rows->dual;
     const MercerDualJob *job = rows->job;
-    const ptrdiff_t step = dual->table->smo_step;
     const int adjacent = !job->separate && job->start[0] + job->length[0] == job->start[1];
-    rows->n_ranges = job->length[1] == 0 || adjacent ? 1 : 2;
-    rows->ranges[0] = (DualRange){dual->run, job->start[0], job->length[0] + (adjacent ? job->length[1] : 0), 0};
-    rows->n = dual_padded(rows->ranges[0].length, step);
-    if (rows->n_ranges == 2) {
-        rows->ranges[1] = (DualRange){dual->run, job->start[1], job->length[1], rows->n};
-        rows->n += dual_padded(job->length[1], step);
+    const int n_parts = job->length[1] == 0 || adjacent ? 1 : 2;
+    const ptrdiff_t length[2] = {job->length[0] + (adjacent ? job->length[1] : 0), job->length[1]};
+    rows->n = rows->n_ranges = 0;
+    for (int part = 0; part < n_parts; part++) {
+        const ptrdiff_t variable = part ? length[0] : 0;
+        rows->second = rows->n;
+        if (dual->run)
+            add_range(rows, job->start[part], length[part], variable);
+        else
+            add_movable(rows, job->start[part], length[part], variable, (part + 1) * DUAL_RANGES / 2);
+    }
+    rows->stretches[0] = (MercerStretch){rows->n, 0};
+    for (int r = 0; !dual->run && r < rows->n_ranges; r++) {
+        const DualRange *range = &rows->ranges[r];
+        const ptrdiff_t end = range->position + dual_padded(range->length, dual->table->smo_step);
+        rows->stretches[r] = (MercerStretch){end, range->at - range->position};
     }
 }
 
@@ -456,6 +496,7 @@ int dual_rows_shrink(DualRows *rows, const int32_t *variable, const int32_t *kep
     rows->gathered = run;
     rows->is_gathered = 1;
     rows->n_ranges = 1;
-    rows->ranges[0] = (DualRange){rows->dual->run ? &rows->gathered : NULL, 0, n_kept, 0};
+    rows->ranges[0] = (DualRange){rows->dual->run ? &rows->gathered : NULL, 0, n_kept, 0, 0};
+    rows->stretches[0] = (MercerStretch){n_kept, 0};
     return MERCER_OK;
 }

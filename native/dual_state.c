@@ -26,8 +26,6 @@ static int reserve(Smo *smo, ptrdiff_t n)
     smo->epoch = resized(smo->epoch, (size_t)n * sizeof(int32_t), &failed);
     smo->F = resized(smo->F, (size_t)n * sizeof(double), &failed);
     smo->all_F = resized(smo->all_F, (size_t)n * sizeof(double), &failed);
-    smo->lower = resized(smo->lower, (size_t)n * sizeof(double), &failed);
-    smo->upper = resized(smo->upper, (size_t)n * sizeof(double), &failed);
     smo->up = resized(smo->up, (size_t)n * element, &failed);
     smo->down = resized(smo->down, (size_t)n * element, &failed);
     smo->low = resized(smo->low, (size_t)n * element, &failed);
@@ -44,8 +42,6 @@ void smo_release(Smo *smo)
     free(smo->epoch);
     free(smo->F);
     free(smo->all_F);
-    free(smo->lower);
-    free(smo->upper);
     free(smo->up);
     free(smo->down);
     free(smo->low);
@@ -58,19 +54,18 @@ static void place_all(Smo *smo)
 {
     const DualRows *rows = &smo->rows;
     const size_t element = smo->dual->table->element;
-    ptrdiff_t v = 0;
     smo->n = rows->n;
     smo->n_parts = smo->job->separate ? 2 : 1;
     smo->begin[0] = 0;
-    smo->begin[1] = smo->job->separate ? rows->ranges[1].position : rows->n;
+    smo->begin[1] = smo->job->separate ? rows->second : rows->n;
     smo->begin[2] = rows->n;
     for (ptrdiff_t k = 0; k < smo->n; k++)
         smo->variable[k] = -1;
     for (int r = 0; r < rows->n_ranges; r++)
-        for (ptrdiff_t k = 0; k < rows->ranges[r].length; k++, v++)
-            smo->variable[rows->ranges[r].position + k] = (int32_t)v;
+        for (ptrdiff_t k = 0; k < rows->ranges[r].length; k++)
+            smo->variable[rows->ranges[r].position + k] = (int32_t)(rows->ranges[r].variable + k);
     for (ptrdiff_t k = 0; k < smo->n; k++) {
-        v = smo->variable[k];
+        const ptrdiff_t v = smo->variable[k];
         smo_set_moves(smo, k);
         smo->F[k] = v < 0 ? 0 : smo->all_F[v];
         if (v < 0)
@@ -79,20 +74,32 @@ static void place_all(Smo *smo)
             memcpy(smo->diagonal + (size_t)k * element,
                    (const char *)smo->dual->diagonal + (size_t)dual_layout(smo->job, v) * element, element);
     }
-    for (v = 0; v < smo->size; v++)
-        smo->epoch[v] = -1;
     smo->n_epochs = 0;
 }
 
-/* F −= K Δβ over the variables `columns`, Δβ being β or its change since a snapshot. */
-static int subtract(Smo *smo, const int32_t *columns, ptrdiff_t n_columns, const double *since)
+/* Who has a position, and who none. */
+static void set_epochs(Smo *smo)
 {
+    const DualRows *rows = &smo->rows;
+    for (ptrdiff_t v = 0; v < smo->size; v++)
+        smo->epoch[v] = SMO_FIXED;
+    for (int r = 0; r < rows->n_ranges; r++)
+        for (ptrdiff_t k = 0; k < rows->ranges[r].length; k++)
+            smo->epoch[rows->ranges[r].variable + k] = SMO_ACTIVE;
+}
+
+/* F −= K Δβ over the variables of an epoch, Δβ being β or its change since a snapshot. */
+static int subtract(Smo *smo, int epoch, const double *since)
+{
+    int32_t *columns = malloc((size_t)(smo->size + 1) * sizeof(int32_t));
     int32_t *sources = malloc((size_t)(smo->size + 1) * sizeof(int32_t));
     double *change = malloc((size_t)(smo->size + 1) * sizeof(double));
-    ptrdiff_t n_sources = 0;
-    int failed = !sources || !change;
+    ptrdiff_t n_columns = 0, n_sources = 0;
+    int failed = !columns || !sources || !change;
     for (ptrdiff_t v = 0; !failed && v < smo->size; v++) {
         const double by = smo->beta[v] - (since ? since[v] : 0);
+        if (smo->epoch[v] == epoch)
+            columns[n_columns++] = (int32_t)v;
         if (by != 0) {
             sources[n_sources] = (int32_t)v;
             change[n_sources++] = by;
@@ -100,6 +107,7 @@ static int subtract(Smo *smo, const int32_t *columns, ptrdiff_t n_columns, const
     }
     if (!failed && n_sources && n_columns)
         failed = dual_rows_subtract(&smo->rows, columns, n_columns, sources, change, n_sources, smo->all_F);
+    free(columns);
     free(sources);
     free(change);
     return failed ? MERCER_NO_MEMORY : MERCER_OK;
@@ -108,22 +116,16 @@ static int subtract(Smo *smo, const int32_t *columns, ptrdiff_t n_columns, const
 int smo_begin(Smo *smo, MercerDualJob *job)
 {
     const MercerDual *dual = smo->dual;
-    const double *linear = dual->linear + job->set * dual->n, *lower = dual->lower + job->set * dual->n;
-    const double *upper = dual->upper + job->set * dual->n;
     smo->job = job;
     smo->size = job->length[0] + job->length[1];
     smo->beta = dual->beta + job->offset;
-    if (dual_rows_begin(&smo->rows, dual, job) || reserve(smo, smo->rows.n))
+    smo->lower = dual->lower + job->offset;
+    smo->upper = dual->upper + job->offset;
+    if (dual_rows_begin(&smo->rows, dual, job) || reserve(smo, smo->rows.n > smo->size ? smo->rows.n : smo->size))
         return MERCER_NO_MEMORY;
-    for (ptrdiff_t v = 0; v < smo->size; v++) {
-        const ptrdiff_t at = dual_layout(job, v);
-        const double sign = job->sign[v >= job->length[0]];
-        smo->all_F[v] = sign * linear[at];
-        smo->lower[v] = sign > 0 ? lower[at] : -upper[at];
-        smo->upper[v] = sign > 0 ? upper[at] : -lower[at];
-        smo->epoch[v] = (int32_t)v; /* for now all columns, in order */
-    }
-    if (job->started && subtract(smo, smo->epoch, smo->size, NULL))
+    memcpy(smo->all_F, dual->linear + job->offset, (size_t)smo->size * sizeof(double));
+    set_epochs(smo);
+    if (job->started && subtract(smo, SMO_ACTIVE, NULL))
         return MERCER_NO_MEMORY;
     place_all(smo);
     return MERCER_OK;
@@ -217,28 +219,28 @@ int smo_shrink(Smo *smo)
     return failed;
 }
 
-void smo_gather_F(Smo *smo)
+static void take_F(Smo *smo)
 {
     for (ptrdiff_t k = 0; k < smo->n; k++)
         if (smo->variable[k] >= 0)
             smo->all_F[smo->variable[k]] = smo->F[k];
 }
 
+int smo_gather_F(Smo *smo)
+{
+    take_F(smo);
+    return subtract(smo, SMO_FIXED, NULL);
+}
+
 /* Brings F of the removed up to date with the changes of β since each left, and all variables back. */
 int smo_restore(Smo *smo)
 {
-    int32_t *columns = malloc((size_t)(smo->size + 1) * sizeof(int32_t));
-    int failed = columns == NULL;
-    smo_gather_F(smo);
-    for (ptrdiff_t e = 0; !failed && e < smo->n_epochs; e++) {
-        ptrdiff_t n_columns = 0;
-        for (ptrdiff_t v = 0; v < smo->size; v++)
-            if (smo->epoch[v] == e)
-                columns[n_columns++] = (int32_t)v;
-        failed = subtract(smo, columns, n_columns, smo->snapshots + e * smo->size);
-    }
-    free(columns);
+    int failed = 0;
+    take_F(smo);
+    for (int e = 0; !failed && e < smo->n_epochs; e++)
+        failed = subtract(smo, e, smo->snapshots + e * smo->size);
     dual_rows_restore(&smo->rows);
+    set_epochs(smo);
     place_all(smo);
     return failed ? MERCER_NO_MEMORY : MERCER_OK;
 }

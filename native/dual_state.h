@@ -26,11 +26,14 @@ typedef struct {
     double *F;
     char *up, *down, *low, *diagonal; /* of T */
     /* by variable */
-    double *beta, *lower, *upper, *all_F;
-    int32_t *epoch;              /* when it was removed; −1 if active */
+    double *beta, *all_F;
+    const double *lower, *upper;
+    int32_t *epoch;              /* when it was removed, or one of the below */
     double *snapshots;           /* (n_epochs, size): β at each removal */
     ptrdiff_t snapshot_room, n_epochs; /* snapshot_room: numbers */
 } Smo;
+
+enum { SMO_ACTIVE = -1, SMO_FIXED = -2 }; /* SMO_FIXED: it has no position, as it cannot move */
 
 static inline double smo_element(const Smo *smo, const void *array, ptrdiff_t i)
 {
@@ -43,6 +46,15 @@ static inline void smo_set(const Smo *smo, void *array, ptrdiff_t i, double valu
         ((float *)array)[i] = (float)value;
     else
         ((double *)array)[i] = value;
+}
+
+/* The entry of a row at a position. */
+static inline double smo_entry(const Smo *smo, const void *row, ptrdiff_t k)
+{
+    const MercerStretch *stretch = smo->rows.stretches;
+    while (k >= stretch->end)
+        stretch++;
+    return smo_element(smo, row, k + stretch->shift);
 }
 
 static inline double smo_up(const Smo *smo, ptrdiff_t v)
@@ -70,8 +82,8 @@ int smo_begin(Smo *smo, MercerDualJob *job);
 int smo_shrink(Smo *smo);
 /* Brings F of what was left alone up to date, and all variables back. */
 int smo_restore(Smo *smo);
-/* F by variable. */
-void smo_gather_F(Smo *smo);
+/* F by variable, also of those that had no position. */
+int smo_gather_F(Smo *smo);
 void smo_release(Smo *smo);
 
 /* ---- dual.c ------------------------------------------------------------------------------------------------- */

@@ -141,10 +141,15 @@ void mercer_release(MercerRun *run)
         }
 }
 
-/* Scratch whose first word says that it holds no panels. */
-static void *new_scratch(const MercerRun *run, const MercerTable *table)
+static size_t scratch_size(const MercerRun *run, const MercerTable *table)
 {
-    void *scratch = aligned_alloc(64, (table->scratch_bytes(run) + 63) / 64 * 64);
+    return (table->scratch_bytes(run) + 63) / 64 * 64;
+}
+
+/* Scratch whose first word says that it holds no panels, and so many bytes behind it. */
+static void *new_scratch(const MercerRun *run, const MercerTable *table, size_t more)
+{
+    void *scratch = aligned_alloc(64, scratch_size(run, table) + (more + 63) / 64 * 64);
     if (scratch)
         *(ptrdiff_t *)scratch = 0;
     return scratch;
@@ -176,19 +181,36 @@ static Block nth_block(const MercerRun *run, ptrdiff_t tile, ptrdiff_t t, ptrdif
 /* Results above this size go past the caches: they would not stay there. */
 enum { STREAM_BYTES = 1 << 23 };
 
-int mercer_gram(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t ldo, MercerState *state,
-                double pause_after, int n_threads)
+/* Puts a tile of the values, and in the symmetric case its mirror image, into out; `single` has room for both. */
+static void store_block(const MercerRun *run, const MercerTable *table, const MercerTable *stored, char *values,
+                        char *single, Block b, char *out, ptrdiff_t ldo, int stream)
+{
+    const ptrdiff_t ni = b.i1 - b.i0, nj = b.j1 - b.j0, tile = table->tile;
+    const size_t size = stored->element;
+    char *space = values + (size_t)(tile * tile) * size; /* the first leaf's tile has served */
+    if (stored != table) {
+        table->narrow(values, ni, nj, (float *)single, stored->tile);
+        values = single;
+        space = single + (size_t)(tile * stored->tile) * size;
+    }
+    stored->store(values, ni, nj, out + (size_t)(b.i0 * ldo + b.j0) * size, ldo, stream);
+    if (run->symmetric && b.i0 < b.j0)
+        stored->store_transposed(values, space, ni, nj, out + (size_t)(b.j0 * ldo + b.i0) * size, ldo, stream);
+}
+
+int mercer_gram(const MercerRun *run, const MercerTable *table, const MercerTable *stored, void *out, ptrdiff_t ldo,
+                MercerState *state, double pause_after, int n_threads)
 {
     const ptrdiff_t tile = table->tile, n_rows = ceil_div(run->n, tile), n_cols = ceil_div(run->m, tile);
     const ptrdiff_t total = run->symmetric ? n_rows * (n_rows + 1) / 2 : n_rows * n_cols;
-    const size_t size = table->element;
+    const size_t single = stored != table ? (size_t)(2 * tile * stored->tile) * sizeof(float) : 0;
     const double start = omp_get_wtime();
-    const int stream = (size_t)run->n * (size_t)run->m * size > STREAM_BYTES;
+    const int stream = (size_t)run->n * (size_t)run->m * stored->element > STREAM_BYTES;
     int failed = 0;
     n_threads = (int)least(n_threads, total - state->next);
 #pragma omp parallel num_threads(n_threads) if (n_threads > 1)
     {
-        void *scratch = new_scratch(run, table);
+        char *scratch = new_scratch(run, table, single);
         ptrdiff_t column = 0;
         if (!scratch) {
 #pragma omp atomic write
@@ -204,11 +226,7 @@ int mercer_gram(const MercerRun *run, const MercerTable *table, void *out, ptrdi
                 break;
             const Block b = nth_block(run, tile, t, &column);
             char *values = table->tile_values(run, scratch, b.i0, b.i1, b.j0, b.j1);
-            const ptrdiff_t ni = b.i1 - b.i0, nj = b.j1 - b.j0;
-            table->store(values, ni, nj, (char *)out + (size_t)(b.i0 * ldo + b.j0) * size, ldo, stream);
-            if (run->symmetric && b.i0 < b.j0) /* the first leaf's tile, right behind the values, has served */
-                table->store_transposed(values, values + (size_t)(tile * tile) * size, ni, nj,
-                                        (char *)out + (size_t)(b.j0 * ldo + b.i0) * size, ldo, stream);
+            store_block(run, table, stored, values, scratch + scratch_size(run, table), b, out, ldo, stream);
         }
         free(scratch);
     }
@@ -313,7 +331,7 @@ int mercer_matmul(const MercerRun *run, const MercerTable *table, MercerState *s
     n_threads = (int)least(n_threads, state->n_strips);
 #pragma omp parallel num_threads(n_threads) if (n_threads > 1)
     {
-        void *scratch = new_scratch(run, table);
+        void *scratch = new_scratch(run, table, 0);
         if (!scratch) {
 #pragma omp atomic write
             failed = 1;

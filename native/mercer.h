@@ -114,6 +114,12 @@ typedef struct {
     ptrdiff_t n_slots;
 } MercerAdjoint;
 
+/* Positions of the dual solver up to `end`, from where the stretch before ends; position k of them is entry k + shift of
+ * a row. */
+typedef struct {
+    ptrdiff_t end, shift;
+} MercerStretch;
+
 /* The largest F + up and the smallest F + down of an iteration of the dual solver, and where they are. */
 typedef struct {
     double most, least;
@@ -135,6 +141,8 @@ typedef struct {
     void (*sparse_norms)(const MercerLeaf *leaf, const MercerFeatures *side, ptrdiff_t j0, void *out);
     /* kernel values of rows i0..i1 and columns j0..j1 into the scratch: returns (tile, tile) of T */
     void *(*tile_values)(const MercerRun *run, void *scratch, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdiff_t j1);
+    /* a tile in float, rows ldo apart */
+    void (*narrow)(const void *values, ptrdiff_t ni, ptrdiff_t nj, float *out, ptrdiff_t ldo);
     /* a tile, or its transpose by way of `space` (tile, tile), into out; past the caches if `stream` */
     void (*store)(const void *values, ptrdiff_t ni, ptrdiff_t nj, void *out, ptrdiff_t ldo, int stream);
     void (*store_transposed)(const void *values, void *space, ptrdiff_t ni, ptrdiff_t nj, void *out, ptrdiff_t ldo,
@@ -145,13 +153,13 @@ typedef struct {
                      double *Y, ptrdiff_t ldy);
     void (*multiply_transposed)(const void *values, ptrdiff_t ni, ptrdiff_t nj, const void *V, ptrdiff_t ldv,
                                 ptrdiff_t p, double *Y, ptrdiff_t ldy);
-    /* smo.inc: passes of the dual solver over n variables, a multiple of smo_step; rows, up, down, low, diagonal of T */
+    /* smo.inc: passes of the dual solver over positions, multiples of smo_step; rows, up, down, low, diagonal of T */
     ptrdiff_t smo_step;
     void (*smo_add)(ptrdiff_t n, double *F, const void *row, double a);
-    void (*smo_update)(ptrdiff_t n, double *F, const void *row_i, const void *row_j, double t, const void *up,
-                       const void *down, void *low, MercerExtremes *found);
-    ptrdiff_t (*smo_partner)(ptrdiff_t n, double F_i, double K_ii, double floor, const void *row, const void *diagonal,
-                             const void *low, double *gained);
+    void (*smo_update)(ptrdiff_t begin, ptrdiff_t end, const MercerStretch *stretches, double *F, const void *row_i,
+                       const void *row_j, double t, const void *up, const void *down, void *low, MercerExtremes *found);
+    ptrdiff_t (*smo_partner)(ptrdiff_t begin, ptrdiff_t end, const MercerStretch *stretches, double F_i, double K_ii,
+                             double floor, const void *row, const void *diagonal, const void *low, double *gained);
     /* nearest.inc: entries of a tile's row at or below `most`, the distance of two raw rows of T, and a squared one of
      * rows of a multiple of 64 numbers, in T alone */
     ptrdiff_t (*near_scan)(const void *values, const void *columns, ptrdiff_t n, double coefficient, double most,
@@ -191,8 +199,9 @@ typedef struct {
 
 int mercer_prepare(MercerRun *run, const MercerTable *table, int n_threads);
 void mercer_release(MercerRun *run);
-int mercer_gram(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t ldo, MercerState *state,
-                double pause_after, int n_threads);
+/* `stored` is the table of out's type: `table`, or that of float. */
+int mercer_gram(const MercerRun *run, const MercerTable *table, const MercerTable *stored, void *out, ptrdiff_t ldo,
+                MercerState *state, double pause_after, int n_threads);
 /* V (m, p) of T, row-major; out (n_parts, n, p) double, row-major, the same in all calls. More than one part only of a run
  * that is not symmetric. */
 int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p, ptrdiff_t n_parts,

@@ -37,6 +37,7 @@
         .panel_norms = N(panel_norms),                                     \
         .sparse_norms = N(sparse_norms),                                   \
         .tile_values = N(tile_values),                                     \
+        .narrow = N(narrow_tile),                                          \
         .store = N(store_tile),                                            \
         .store_transposed = N(store_transposed),                           \
         .multiply = N(multiply),                                           \

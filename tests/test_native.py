@@ -201,6 +201,19 @@ def test_large_results_past_the_caches(n, dtype, offset):
         np.testing.assert_array_equal(K[rows], values(program, some, left))
 
 
+@pytest.mark.parametrize("n", [1, 95, 97, 200, 1501])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_float32_result_of_float64_samples_is_rounded(n, symmetric):
+    program = PROGRAMS["composite"]
+    left, _ = make_sides(program, n, 1, 12, np.float64)
+    K = np.full((n, n + 3), np.nan, np.float32)
+    steps = []
+    _native.gram(program, left, left, K[:, :n], symmetric=symmetric, on_step=lambda: steps.append(1))
+    np.testing.assert_array_equal(K[:, :n], values(program, left, left).astype(np.float32))
+    assert np.isnan(K[:, n:]).all()
+    assert steps
+
+
 @pytest.mark.parametrize("order", ["F", "strided", "readonly"])
 @pytest.mark.parametrize("d", [3, 20])
 def test_input_layouts(order, d):

@@ -131,7 +131,9 @@ def _adjacent_columns(out):
     return adjacent and out.flags.aligned
 
 
-def gram(program, left, right, out, symmetric=False, blocks=None, n_threads=None, cancels=None):
+def gram(
+    program, left, right, out, symmetric=False, blocks=None, n_threads=None, cancels=None, on_step=None
+):  # fmt: skip
     """Fill ``out`` with the kernel of every pair of rows.
 
     Parameters
@@ -148,20 +150,22 @@ def gram(program, left, right, out, symmetric=False, blocks=None, n_threads=None
     cancels : float, optional
         An expanded squared distance below this part of the rows' squared norms is recomputed from
         differences. None keeps the distance's own digits, 0 those that one of the size of the norms has.
+    on_step : callable, optional
+        ``on_step()``, called now and then; may raise.
     """
     dtype = _dtype(left, out.dtype)
     if 0 in out.shape:
         return
-    direct = _adjacent_columns(out) and out.dtype == dtype
+    direct = _adjacent_columns(out) and out.dtype in (dtype, np.float32)
     if not direct and out.dtype == dtype and _adjacent_columns(out.T):
         # Kernels are symmetric functions.
         swapped = {index: np.asarray(block).T for index, block in (blocks or {}).items()}
-        gram(program, right, left, out.T, symmetric, swapped, n_threads, cancels)
+        gram(program, right, left, out.T, symmetric, swapped, n_threads, cancels, on_step)
         return
     target = out if direct else np.empty(out.shape, dtype)
     threads = _count_threads(n_threads)
     run = _gram.Run(program, left, right, symmetric, blocks, dtype, threads, cancels=cancels)
-    run.gram(target)
+    run.gram(target, on_step)
     if target is not out:
         out[...] = target
 
@@ -418,13 +422,13 @@ def dual(
         See `dual_units`.
     diagonal : ndarray of shape (n,)
         Its dtype is that of the rows.
-    linear, lower, upper : ndarray of shape (n_sets, n)
-        float64, C-ordered.
+    linear, lower, upper : ndarray
+        float64: of the variables of all jobs, each at its offset.
     jobs : ndarray of DUAL_JOB
     beta : ndarray
-        float64: the variables of all jobs, each at its offset; the start and the solution.
+        float64, likewise: the start and the solution.
     field : ndarray or None
-        float64, likewise: gets c − Kβ.
+        float64, likewise: gets c − Kβ. It may be `linear`.
     tol : float
     max_iter : int
     cache_bytes : float

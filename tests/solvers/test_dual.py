@@ -114,6 +114,36 @@ def test_problems_on_a_matrix_are_cut_down_and_brought_back(dtype, classes):
     )
 
 
+@pytest.mark.parametrize("parts", [1, 3, 60])
+@pytest.mark.parametrize("adjacent", [True, False])
+@pytest.mark.parametrize("separate", [True, False])
+def test_samples_that_are_held_out_of_a_matrix_are_passed_over(parts, adjacent, separate):
+    """Few stretches, and more than rows are read in; the others' F is there in the end."""
+    X, y = two_classes(1300, 3)
+    groups, kernel = groups_of(y) + [np.arange(20)], RBF(gamma=0.5)
+    order = [0, 1] if adjacent else [1, 0]
+    job = DualJob((order[0], order[0] + 1), (order[1], order[1] + 1), (1.0, -1.0), separate=separate)
+    samples = DualSamples(kernel, X, groups)
+    samples.hold(np.float64)
+    n = len(y) + 20
+    out = (np.arange(n) * 2 * parts // n) % 2 == 1
+    upper = np.where(out, 0.0, 10.0)[None]
+    options = {"tol": 1e-8, "fields": True, "dtype": np.float64}
+    zero, c = np.zeros((1, n)), np.ones((1, n))
+    taken = np.concatenate([groups[index] for index in order])
+    sign = np.repeat([1.0, -1.0], samples.sizes[order])
+    ends = np.cumsum(samples.sizes)
+    outs = np.concatenate([out[ends[index] - samples.sizes[index] : ends[index]] for index in order])
+    # where each class keeps its own sum, that of a start
+    start = [np.where(outs, 0.0, 0.5) * sign] if separate else None
+    found = samples.solve([job], c, zero, upper, start=start, **options)
+    plain = DualSamples(kernel, X, groups).solve([job], c, zero, upper, start=start, **options)
+    np.testing.assert_allclose(found.objective, plain.objective, rtol=1e-7)
+    np.testing.assert_allclose(found.beta[0], plain.beta[0], atol=1e-4)
+    K = kernel(X[taken])
+    np.testing.assert_allclose(found.field[0], sign - K @ found.beta[0], atol=1e-11)
+
+
 def test_two_variables_of_one_sample_are_brought_back_on_a_matrix():
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (700, 2))

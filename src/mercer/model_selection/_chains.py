@@ -9,7 +9,7 @@ changes by, so that nothing is computed twice: c becomes F = c − Kβ, and the 
 
 import threading
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, compress
 
 import numpy as np
 
@@ -39,24 +39,25 @@ class Pairs:
 
     Attributes
     ----------
-    places, signs : list of ndarray
-        Of each pair: where its samples are in arrays of shape (n_sets, n), flattened, and their signs.
+    first, second : ndarray of shape (p,)
+        The classes.
+    parts : list
+        Of each pair: where the samples of its classes are.
+    starts : ndarray of shape (p,)
+        Where the samples of each pair begin, one pair after another.
     """
 
     def __init__(self, sizes):
-        self.sizes, self.k = list(sizes), len(sizes)
+        self.sizes, self.k = np.array(sizes), len(sizes)
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
-        self.pairs = list(combinations(range(self.k), 2))
+        pairs = list(combinations(range(self.k), 2))
         sets = self._rounds()
         self.n_sets = max(sets.values()) + 1
-        self.jobs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0), set=sets[a, b]) for a, b in self.pairs]
-        self.parts = [tuple(self.of_class(c) for c in pair) for pair in self.pairs]
-        n = int(self.offsets[-1])
-        self.signs = [np.repeat([1.0, -1.0], [sizes[a], sizes[b]]) for a, b in self.pairs]
-        self.places = [
-            job.set * n + np.concatenate([np.arange(part.start, part.stop) for part in parts])
-            for job, parts in zip(self.jobs, self.parts, strict=True)
-        ]
+        self.jobs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0), set=sets[a, b]) for a, b in pairs]
+        self.first, self.second = np.array(pairs).T
+        self.parts = [tuple(self.of_class(c) for c in pair) for pair in pairs]
+        counts = self.sizes[self.first] + self.sizes[self.second]
+        self.starts = counts.cumsum() - counts
 
     def of_class(self, c):
         """Where the samples of a class are."""
@@ -142,8 +143,8 @@ class Reached:
 
     Attributes
     ----------
-    beta, F : ndarray of shape (n_sets, n)
-        yβ and y(c − Kβ) = 1 − y Kβ, by sample in class order; the set of a pair says which row is its.
+    beta, F : ndarray
+        β and c − Kβ of the samples of each pair, one pair after another; c is 1, or −1 for the second class.
     bias : ndarray of shape (p,)
     converged : bool
     """
@@ -174,20 +175,32 @@ class Chain:
     def __init__(self, gram, pairs, weights, *, tol, shrinking, cache_bytes, check):
         self.gram, self.pairs, self.weights, self.check = gram, pairs, weights, check
         self.options = {"tol": tol, "shrinking": shrinking, "cache_bytes": cache_bytes, "on_step": check}
-        self.beta = np.zeros((pairs.n_sets, len(weights)))
-        self.F = np.ones_like(self.beta)
         self.C, self.n_iter = None, 0
-        self.every = np.concatenate(pairs.places)
-        self.starts = np.cumsum([0] + [len(places) for places in pairs.places[:-1]])
         self.crawled = np.zeros(len(pairs.jobs), bool)
         self.n_train = [sum(int(np.count_nonzero(weights[part])) for part in parts) for parts in pairs.parts]
         self.bias, self.status = np.zeros(len(pairs.jobs)), np.zeros(len(pairs.jobs), int)
         self._read_from(gram.held(check))
+        self.beta, self.F = np.zeros(self.problems.size), self.linear.copy()
 
     def _read_from(self, held):
-        self.samples, matrix, places = held
+        """Lay out the problems over a matrix; β and F are by variable, as `DualProblems` has them."""
+        samples, matrix, _ = held
         self.dtype = matrix.dtype
-        self.rows = [Rows(matrix, [_stretch(places, part) for part in parts]) for parts in self.pairs.parts]
+        self.problems = samples.problems(self.pairs.jobs, matrix.dtype)
+        self.spans = [
+            slice(start, start + n)
+            for start, n in zip(self.problems.offsets, self.problems.lengths, strict=True)
+        ]
+        self.rows = [Rows(matrix, self.problems.ranges(index)) for index in range(len(self.spans))]
+        self.linear = self._placed(self.problems.signs)
+        most = self.problems.signs * self.weights[self.problems.samples]
+        self.least, self.most = self._placed(np.minimum(most, 0.0)), self._placed(np.maximum(most, 0.0))
+
+    def _placed(self, values):
+        """By variable what is given by sample of the pairs."""
+        out = np.zeros(self.problems.size)
+        out[self.problems.taken] = values
+        return out
 
     def advance(self, C):
         """Go on to C, which is larger than the one before.
@@ -201,59 +214,51 @@ class Chain:
         self.C = C
         self._reach()
         if self.dtype == np.float32 and self._noise() > self.options["tol"]:
-            self._read_from(self.gram.held(self.check, np.dtype(np.float64)))
-            self._refresh()
+            self._go_double()
             self._reach()
         # a solution at which rounding leaves no step is one for which a fit by itself warns, too
-        return Reached(self.beta.copy(), self.F.copy(), self.bias.copy(), not self.status.any())
+        taken = self.problems.taken
+        return Reached(self.beta[taken], self.F[taken], self.bias.copy(), not self.status.any())
 
     # ---------------------------------------------------------------- where to begin
 
     def _begin(self, ratio):
         """At β, or at β times the ratio of the two C, whichever has the lower objective at the new C."""
-        beta, F = (self._flat(array) for array in (self.beta, self.F))
-        linear, quadratic = self._by_pair(beta), self._by_pair(beta * (1 - F))
+        product = self.linear - self.F
+        linear, quadratic = self._by_pair(np.abs(self.beta)), self._by_pair(self.beta * product)
         lower = 0.5 * ratio**2 * quadratic - ratio * linear < 0.5 * quadratic - linear
-        by = np.repeat(np.where(lower, ratio, 1.0), np.diff(self.starts, append=len(beta)))
-        self.beta.flat[self.every] = by * beta
-        self.F.flat[self.every] = 1 - by * (1 - F)
+        for span in compress(self.spans, lower):
+            self.beta[span] *= ratio
+            self.F[span] += (1 - ratio) * product[span]
 
     def _noise(self):
         """The standard deviation of what rounding of the matrix does to F; LIBSVM's rows are rounded, too."""
-        size = np.sqrt(self._by_pair(np.square(self._flat(self.beta))).max())
+        size = np.sqrt(self._by_pair(np.square(self.beta)).max())
         return _ROUNDING * self.gram.entry_size(self.check) * size
 
-    def _refresh(self):
-        for index, signs in enumerate(self.pairs.signs):
-            beta, _ = self._signed(index)
-            used = np.flatnonzero(beta)
-            self._put(index, self.F, signs - self.rows[index].product(used, beta[used]))
-
-    # ---------------------------------------------------------------- arrays of problems
-
-    def _flat(self, array):
-        """An array (n_sets, n) by the variables of all pairs."""
-        return array.ravel()[self.every]
+    def _go_double(self):
+        """Read from a float64 matrix from now on."""
+        beta = self.beta[self.problems.taken]
+        self._read_from(self.gram.held(self.check, np.dtype(np.float64)))
+        self.beta, self.F = self._placed(beta), self.linear.copy()
+        for rows, span in zip(self.rows, self.spans, strict=True):
+            used = np.flatnonzero(self.beta[span])
+            self.F[span] -= rows.product(used, self.beta[span][used])
 
     def _by_pair(self, values):
-        """Sums of such."""
-        return np.add.reduceat(values, self.starts)
-
-    def _signed(self, index):
-        """β and F of a pair."""
-        places, signs = self.pairs.places[index], self.pairs.signs[index]
-        return signs * self.beta.flat[places], signs * self.F.flat[places]
-
-    def _put(self, index, array, signed):
-        array.flat[self.pairs.places[index]] = self.pairs.signs[index] * signed
+        """Sums of values by variable."""
+        return np.add.reduceat(values, self.problems.offsets)
 
     # ---------------------------------------------------------------- solving
 
     def _reach(self):
         """SMO for a while; Newton steps for the problems that it leaves; SMO again, which looks at these."""
-        every = list(range(len(self.pairs.jobs)))
-        self.upper = np.tile(np.minimum(self.C * self.weights, np.finfo(float).max), (len(self.beta), 1))
-        left = self._solve(every, _STEPS * max(_LEAST_STEPS, *self.n_train))
+        largest = np.finfo(float).max
+        self.lower, self.upper = (
+            np.maximum(self.C * self.least, -largest),
+            np.minimum(self.C * self.most, largest),
+        )
+        left = self._solve(range(len(self.spans)), _STEPS * max(_LEAST_STEPS, *self.n_train))
         if not left:
             return
         for index in left:
@@ -261,42 +266,24 @@ class Chain:
         self._solve(left, -1)
 
     def _newton(self, index, n):
-        signs = self.pairs.signs[index]
-        beta, F = self._signed(index)
-        bound = self.upper.flat[self.pairs.places[index]]
-        size = signs * beta
-        steps = face_steps(np.count_nonzero((size > 0) & (size < bound)), n)
+        beta, F, lower, upper = (a[self.spans[index]] for a in (self.beta, self.F, self.lower, self.upper))
+        steps = face_steps(np.count_nonzero((beta > lower) & (beta < upper)), n)
         # A larger C takes more steps: what was crawled through once is not again.
-        if not self.crawled[index] and steps > max(_LEAST_STEPS, n):
-            if not self._solve([index], steps):
-                return
-            beta, F = self._signed(index)
+        if not self.crawled[index] and steps > max(_LEAST_STEPS, n) and not self._solve([index], steps):
+            return
         self.crawled[index] = True
-        lower, upper = np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0)
         newton_on_faces(self.rows[index], F, beta, lower, upper, self.options["tol"], check=self.check)
-        self._put(index, self.beta, beta)
-        self._put(index, self.F, F)
 
     def _solve(self, which, max_iter):
         """Solve pairs from β, in what β changes by. Returns those that were capped."""
-        jobs = [self.pairs.jobs[index] for index in which]
-        lower, upper = -self.beta, self.upper - self.beta
-        options = {**self.options, "max_iter": max_iter, "fields": True, "dtype": self.dtype}
-        outcome = self.samples.solve(jobs, self.F, lower, upper, **options)
-        self.n_iter += int(outcome.n_iter.sum())
-        places = np.concatenate([self.pairs.places[index] for index in which])
-        signs = np.concatenate([self.pairs.signs[index] for index in which])
-        change = signs * np.concatenate(outcome.beta)
-        beta = self.beta.ravel()[places] + change
+        lower, upper, change = self.lower - self.beta, self.upper - self.beta, np.zeros(self.problems.size)
+        table = self.problems.solve(
+            self.F, lower, upper, change, self.F, which=which, max_iter=max_iter, **self.options
+        )
+        self.n_iter += int(table["n_iter"].sum())
+        self.beta += change
         # exactly to the bounds, where they were reached
-        at_upper, at_lower = change == upper.ravel()[places], change == lower.ravel()[places]
-        beta[at_upper] = self.upper.ravel()[places[at_upper]]
-        beta[at_lower] = 0.0
-        self.beta.flat[places] = beta
-        self.F.flat[places] = signs * np.concatenate(outcome.field)
-        self.bias[which], self.status[which] = outcome.bias[:, 0], outcome.status
-        return [index for index, status in zip(which, outcome.status, strict=True) if status == _CAPPED]
-
-
-def _stretch(places, part):
-    return slice(int(places[part.start]), int(places[part.stop - 1]) + 1)
+        np.copyto(self.beta, self.upper, where=change == upper)
+        np.copyto(self.beta, self.lower, where=change == lower)
+        self.bias[which], self.status[which] = table["bias"][:, 0], table["status"]
+        return [index for index, status in zip(which, table["status"], strict=True) if status == _CAPPED]

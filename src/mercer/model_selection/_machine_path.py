@@ -73,7 +73,9 @@ class MachinePath:
         self.X, self.y, self.sample_weight, self.splits = X, y, weights, splits
         self.with_train, self.labels_only, self.n_threads = with_train, labels_only, n_threads
         self.classes, self.codes = np.unique(y, return_inverse=True)
-        self.groups = [np.flatnonzero(self.codes == c) for c in range(len(self.classes))]
+        # samples of a class that are held out together are adjacent: the solver passes over them
+        order = np.argsort(_held_out_by(splits, len(y)), kind="stable")
+        self.groups = [order[self.codes[order] == c] for c in range(len(self.classes))]
         self.order = np.concatenate(self.groups)
         self.place = np.empty(len(self.order), int)
         self.place[self.order] = np.arange(len(self.order))
@@ -178,11 +180,12 @@ class MachinePath:
         """
         pairs = self.pairs
         codes = np.searchsorted(pairs.offsets, rows, side="right") - 1
-        first, second = (codes == np.array(pairs.pairs)[:, [[0], [1]]]).astype(float).swapaxes(0, 1)
-        signs = (first - second)[:, None]
-        values = np.stack([one.F[:, rows] for one in reached], axis=1)[[job.set for job in pairs.jobs]]
-        np.subtract(1, values, out=values)
-        values *= signs
+        first, second = codes == pairs.first[:, None], codes == pairs.second[:, None]
+        signs = (first.astype(float) - second)[:, None]
+        at = (rows - pairs.offsets[codes]) + (pairs.starts + pairs.sizes[pairs.first] * second.T).T
+        at[~(first | second)] = 0
+        values = signs - np.stack([one.F for one in reached])[:, at].swapaxes(0, 1)
+        values *= signs != 0
         values += np.stack([one.bias for one in reached], axis=1)[:, :, None]
         wanted = (signs == 0).any(axis=(0, 1))
         if self.labels_only:
@@ -195,9 +198,8 @@ class MachinePath:
     def _add_others(self, gram, reached, rows, wanted, signs, values, check):
         """Add sums over support vectors to values (p, n_C, m): wanted rows, pairs without their class."""
         _, matrix, places = gram.held(check)
-        pairs, (first, second) = self.pairs, np.array(self.pairs.pairs).T
-        sets = [job.set for job in pairs.jobs]
-        beta = np.stack([one.beta for one in reached], axis=1)
+        pairs, sets = self.pairs, [job.set for job in self.pairs.jobs]
+        beta = self._by_set([one.beta for one in reached])
         support = np.flatnonzero(beta.any(axis=(0, 1)))
         terms = np.split(support, np.searchsorted(support, pairs.offsets[1:-1]))
         V = [beta[:, :, some].reshape(-1, len(some)) for some in terms]
@@ -210,7 +212,30 @@ class MachinePath:
                 K = block[:, places[terms[c]]].astype(np.float64)
                 np.matmul(coefficients, K.T, out=sums[c])
             sums = sums.reshape(pairs.k, pairs.n_sets, len(reached), -1)
-            values[:, :, some] += (sums[first, sets] - sums[second, sets]) * (signs[:, :, some] == 0)
+            values[:, :, some] += (sums[pairs.first, sets] + sums[pairs.second, sets]) * (
+                signs[:, :, some] == 0
+            )
+
+    def _by_set(self, betas):
+        """β of pairs by C, as (n_sets, n_C, n): pairs of a set have no sample in common."""
+        pairs = self.pairs
+        out = np.zeros((pairs.n_sets, len(betas), len(self.order)))
+        for job, parts, start in zip(pairs.jobs, pairs.parts, pairs.starts, strict=True):
+            for part in parts:
+                end = start + part.stop - part.start
+                out[job.set, :, part] = [beta[start:end] for beta in betas]
+                start = end
+        return out
+
+
+def _held_out_by(splits, n):
+    """The first fold that each of n samples is not trained on in; none has the largest number."""
+    out = np.full(n, len(splits))
+    for fold in reversed(range(len(splits))):
+        trained = np.zeros(n, bool)
+        trained[splits[fold][0]] = True
+        out[~trained] = fold
+    return out
 
 
 # ---------------------------------------------------------------- a search

@@ -13,7 +13,6 @@ where it is not positive semidefinite a step treats a negative curvature as a ti
 
 import weakref
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +22,9 @@ from .._arrays import available_memory, check_output
 from .._threads import n_threads as count_threads
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import cast_side, sides, single_side, take_rows
-from ..kernels.program import LeafKind, Side
+from ..kernels.program import LeafKind
 
-__all__ = ["DualJob", "DualOutcome", "DualSamples", "STATUS", "spans"]
+__all__ = ["DualJob", "DualOutcome", "DualProblems", "DualSamples", "STATUS", "spans"]
 
 #: What a problem's ``status`` means.
 STATUS = ("converged", "capped", "stalled", "not finite", "no memory", "stopped", "inseparable")
@@ -38,8 +37,6 @@ _PROBE = 48
 _CLOSER = 0.8
 # Rows of a matrix that are put in order at a time.
 _STRIP = 512
-# Rows of a whole matrix that are computed together.
-_BLOCK = 256
 # Below so many pairs of samples a second thread costs more than it brings.
 _PARALLEL_FROM = 3e5
 
@@ -197,19 +194,20 @@ class DualSamples:
             _, step = _native.dual_units(layout.dtype)
             matrix = _native.empty((layout.n, layout.n + step), layout.dtype, self.n_threads)
             matrix[:, layout.n :] = 0
-            side, _ = sides(self.program, take_rows(self._X, layout.order))
-            _fill(
-                self.program,
-                cast_side(side, np.dtype(np.float64)),
-                matrix[:, : layout.n],
-                self.n_threads,
-                on_step,
+            side = cast_side(sides(self.program, take_rows(self._X, layout.order))[0], np.dtype(np.float64))
+            whole = matrix[:, : layout.n]
+            _native.gram(
+                self.program, side, side, whole, symmetric=True, n_threads=self.n_threads, on_step=on_step
             )
             layout.run, layout.matrix = None, matrix
             layout.diagonal = matrix.diagonal().copy()
         return layout.matrix[:, : layout.n], layout.places
 
     # ---------------------------------------------------------------- solving
+
+    def problems(self, jobs, dtype):
+        """Problems laid out for many calls of `DualProblems.solve`, with rows of a dtype."""
+        return DualProblems(self._layout(np.dtype(dtype)), jobs)
 
     def solve(
         self,
@@ -266,16 +264,16 @@ class DualSamples:
         if cache_bytes is None:
             cache_bytes = 0.5 * available_memory()
         options = (tol, max_iter, cache_bytes, shrinking, fields, on_step)
-        box = tuple(np.ascontiguousarray(a, dtype=np.float64) for a in (linear, lower, upper))
+        box = linear, lower, upper
         if dtype is not None or n <= _DOUBLE_UP_TO:
             layout = self._layout(np.dtype(np.float64 if dtype is None else dtype))
-            return layout.outcome(*layout.solve(jobs, box, start, *options))
+            return layout.outcome(jobs, box, start, *options)
         rounding = self.rounding()
         if 8 * rounding > tol:
             layout = self._layout(np.dtype(np.float64))
-            return layout.outcome(*layout.solve(jobs, box, start, *options))
+            return layout.outcome(jobs, box, start, *options)
         single = self._layout(np.dtype(np.float32))
-        outcome = single.outcome(*single.solve(jobs, box, start, _CLOSER * tol, *options[1:]))
+        outcome = single.outcome(jobs, box, start, _CLOSER * tol, *options[1:])
         return self._made_sure(outcome, rounding, jobs, box, options)
 
     def _made_sure(self, outcome, rounding, jobs, box, options):
@@ -292,7 +290,7 @@ class DualSamples:
             return outcome
         double = self._layout(np.dtype(np.float64))
         start = [outcome.beta[index] for index in again]
-        better = double.outcome(*double.solve([jobs[index] for index in again], box, start, *options))
+        better = double.outcome([jobs[index] for index in again], box, start, *options)
         for name in ("beta", "field", "bias", "least", "most", "objective", "gap", "bound", "status"):
             mine, new = getattr(outcome, name), getattr(better, name)
             for at, index in enumerate(again):
@@ -354,77 +352,109 @@ class _Layout:
         _native.dual_diagonal(self.run, diagonal, 1 if same else self.samples.n_threads)
         return np.full(self.n, diagonal[0]) if same else diagonal
 
-    def _placed(self, values):
-        out = np.zeros((len(values), self.n))
-        out[:, self.places] = values
-        return out
-
-    def _taken(self, groups, begins):
-        """Places of the samples of ranges of groups (p, 2, 2), and the end of each problem's among them.
-
-        Each range's variables begin at `begins` (p, 2).
-        """
-        firsts, starts = self.offsets[groups], self.starts[groups[..., 0]]
-        counts = firsts[..., 1] - firsts[..., 0]
-        taken = self.places[spans(firsts[..., 0], counts)] + (begins - starts).repeat(counts.ravel())
-        return taken, counts.sum(axis=1).cumsum()
-
-    def solve(self, jobs, box, start, tol, max_iter, cache_bytes, shrinking, fields, on_step):
-        """Run native/dual.c; returns what `outcome` takes."""
-        table = np.zeros(len(jobs), _native.DUAL_JOB)
-        groups = np.array([(*job.first, *(job.second or (0, 0))) for job in jobs]).reshape(-1, 2, 2)
-        _, _, table["sign"], table["set"], table["separate"], table["epsilon"] = zip(*jobs, strict=True)
-        table["start"] = self.starts[groups[..., 0]]
-        table["length"] = length = self.starts[groups[..., 1]] - table["start"]
-        begins = length.cumsum().reshape(-1, 2) - length
-        table["offset"], lengths = begins[:, 0], length.sum(axis=1)
-        taken, ends = self._taken(groups, begins)
-        beta = np.zeros(int(lengths.sum()))
-        field = np.empty(len(beta)) if fields else None
+    def outcome(self, jobs, box, start, tol, max_iter, cache_bytes, shrinking, fields, on_step):
+        """The `DualOutcome` of problems by sample."""
+        problems = DualProblems(self, jobs)
+        beta = np.zeros(problems.size)
+        field = np.empty(problems.size) if fields else None
         if start is not None:
-            table["started"] = 1
-            beta[taken] = np.concatenate(start)
-        # the long ones first, so that threads end together
-        order = np.argsort(-lengths, kind="stable")
-        sorted_table = table.take(order)
-        threads = 1 if np.square(lengths.astype(float)).sum() < _PARALLEL_FROM else self.samples.n_threads
-        _native.dual(
-            self.run, self.matrix, self.diagonal, *map(self._placed, box), sorted_table, beta, field,
-            tol, max_iter, cache_bytes, shrinking, on_step, threads,
-        )  # fmt: skip
-        return sorted_table.take(np.argsort(order)), taken, ends, beta, field
-
-    def outcome(self, table, taken, ends, beta, field):
-        """A `DualOutcome`, by sample."""
+            beta[problems.taken] = np.concatenate(start)
+        options = {"cache_bytes": cache_bytes, "shrinking": shrinking, "on_step": on_step}
+        table = problems.solve(
+            *problems.placed(*box),
+            beta,
+            field,
+            started=start is not None,
+            tol=tol,
+            max_iter=max_iter,
+            **options,
+        )
 
         def by_problem(values):
-            return [values[first:end] for first, end in pairwise([0, *ends.tolist()])]
+            return np.split(values[problems.taken], problems.ends[:-1])
 
         names = ("bias", "least", "most", "objective", "gap", "bound", "n_iter", "status", "n_rows")
         return DualOutcome(
-            beta=by_problem(beta[taken]),
-            field=None if field is None else by_problem(field[taken]),
+            beta=by_problem(beta),
+            field=None if field is None else by_problem(field),
             rows=self.dtype.type.__name__,
             **{name: table[name].copy() for name in names},
         )
 
 
-def _fill(program, side, out, n_threads, on_step):
-    """Write the kernel matrix of one side, by blocks of rows; what is below the diagonal is mirrored."""
-    n = side.n
-    buffer = np.empty(_BLOCK * n)
-    for start in range(0, n, _BLOCK):
-        if on_step is not None:
-            on_step()
-        end = min(start + _BLOCK, n)
-        block = buffer[: (end - start) * (n - start)].reshape(end - start, n - start)
-        left, right = _part(side, start, end), _part(side, start, n)
-        _native.gram(program, left, right, block, n_threads=n_threads)
-        with np.errstate(over="ignore"):
-            out[start:end, start:] = block
-            out[end:, start:end] = out[start:end, end:].T
+class DualProblems:
+    """Problems as native/dual.c has them: arrays are by variable, one problem after another.
 
+    In between there are variables that stand for no sample: their box is [0, 0].
 
-def _part(side, start, end):
-    features = [None if F is None else F[start:end] for F in side.features]
-    return Side(end - start, features, np.asarray(side.vecs)[:, start:end])
+    Parameters
+    ----------
+    layout : _Layout
+    jobs : list of DualJob
+
+    Attributes
+    ----------
+    size : int
+        Variables.
+    offsets, lengths : ndarray of shape (p,)
+        Where each problem begins, and how many variables it has.
+    taken, ends : ndarray of int
+        Variables that stand for samples, problem by problem; and where each problem's end among them.
+    samples, signs, sets : ndarray
+        By `taken`: the sample in the order of the groups, the sign of its range, and the problem's set.
+    """
+
+    def __init__(self, layout, jobs):
+        self._layout, self._table = layout, np.zeros(len(jobs), _native.DUAL_JOB)
+        groups = np.array([(*job.first, *(job.second or (0, 0))) for job in jobs]).reshape(-1, 2, 2)
+        _, _, signs, sets, self._table["separate"], self._table["epsilon"] = zip(*jobs, strict=True)
+        self._table["start"] = start = layout.starts[groups[..., 0]]
+        self._table["length"] = length = layout.starts[groups[..., 1]] - start
+        begins = length.cumsum().reshape(-1, 2) - length
+        self._table["offset"] = self.offsets = begins[:, 0]
+        self.lengths = length.sum(axis=1)
+        self.size = int(self.lengths.sum())
+        firsts = layout.offsets[groups]
+        counts = firsts[..., 1] - firsts[..., 0]
+        self.samples = spans(firsts[..., 0], counts)
+        self.taken = layout.places[self.samples] + (begins - start).repeat(counts.ravel())
+        self.ends = counts.sum(axis=1).cumsum()
+        self.signs = np.repeat(np.ravel(signs), counts.ravel())
+        self.sets = np.repeat(sets, counts.sum(axis=1))
+
+    def ranges(self, index):
+        """Where the variables of a problem are in the kernel matrix."""
+        job = self._table[index]
+        return [slice(start, start + n) for start, n in zip(job["start"], job["length"], strict=True) if n]
+
+    def placed(self, linear, lower, upper):
+        """c, l and u (n_sets, n) of samples, by variable."""
+        out, at, rises = np.zeros((3, self.size)), (self.sets, self.samples), self.signs > 0
+        out[0, self.taken] = self.signs * linear[at]
+        out[1, self.taken] = np.where(rises, lower[at], -upper[at])
+        out[2, self.taken] = np.where(rises, upper[at], -lower[at])
+        return out
+
+    def solve(
+        self, linear, lower, upper, beta, field, *, which=None, started=False, tol, max_iter, cache_bytes,
+        shrinking, on_step,
+    ):  # fmt: skip
+        """Solve problems, by default all; beta (size,) and field, which may be linear, get the solution.
+
+        Returns
+        -------
+        ndarray of `_native.DUAL_JOB`
+            Results of the problems.
+        """
+        layout, which = self._layout, np.arange(len(self._table)) if which is None else np.asarray(which)
+        lengths = self.lengths[which]
+        # the long ones first, so that threads end together
+        order = np.argsort(-lengths, kind="stable")
+        table = self._table[which[order]]
+        table["started"] = started
+        threads = 1 if np.square(lengths.astype(float)).sum() < _PARALLEL_FROM else layout.samples.n_threads
+        _native.dual(
+            layout.run, layout.matrix, layout.diagonal, linear, lower, upper, table, beta, field,
+            tol, max_iter, cache_bytes, shrinking, on_step, threads,
+        )  # fmt: skip
+        return table[np.argsort(order)]
