@@ -192,21 +192,32 @@ void mercer_push2(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_
 {
     static const double zero = 0.0;
     const ptrdiff_t s_row = s ? x_row : 0, t_row = t ? y_row : 0;
+    const int both = s && t, x_moves = both && s_step && x_step, y_moves = both && t_step && y_step;
     s_step = s ? s_step : 0, t_step = t ? t_step : 0;
     s = s ? s : &zero, t = t ? t : &zero;
     switch (op) {
+#define LOOP(IN_X, IN_Y, S, T, X, Y)                                                                        \
+    for (ptrdiff_t k = 0; k < rows; k++)                                                                    \
+        for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
+            const double x = x_[k * x_row + X], y = y_[k * y_row + Y], r = r_[k * n + i];                   \
+            const double a = s[k * s_row + S], b = t[k * t_row + T];                                        \
+            (void)x, (void)y, (void)r;                                                                      \
+            out[k * n + i] = times(a, IN_X) + times(b, IN_Y);                                               \
+        }
 #define CASE(NAME, VALUE, IN_X, IN_Y, XX, XY, YY)                                                           \
     case MERCER_##NAME:                                                                                     \
-        for (ptrdiff_t k = 0; k < rows; k++)                                                                \
-            for (ptrdiff_t i = 0; i < n; i++) {                                                             \
-                const double x = x_[k * x_row + i * x_step], y = y_[k * y_row + i * y_step];                \
-                const double r = r_[k * n + i], a = s[k * s_row + i * s_step], b = t[k * t_row + i * t_step]; \
-                (void)x, (void)y, (void)r;                                                                  \
-                out[k * n + i] = times(a, IN_X) + times(b, IN_Y);                                           \
-            }                                                                                               \
+        if (x_moves && y_moves)                                                                             \
+            LOOP(IN_X, IN_Y, i, i, i, i)                                                                    \
+        else if (y_moves && !x_step)                                                                        \
+            LOOP(IN_X, IN_Y, 0, i, 0, i)                                                                    \
+        else if (x_moves && !y_step)                                                                        \
+            LOOP(IN_X, IN_Y, i, 0, i, 0)                                                                    \
+        else                                                                                                \
+            LOOP(IN_X, IN_Y, i *s_step, i *t_step, i *x_step, i *y_step)                                    \
         break;
         BINARY(CASE)
 #undef CASE
+#undef LOOP
     }
 }
 

@@ -162,7 +162,7 @@ cdef object push2_pair(int opcode, object s, object t, object x, object y, objec
     """
     cdef Pair p
     cdef Py_ssize_t done = 0
-    if not pair(x, y, &p) or p.size > CHEAP_UP_TO or p.size != cnp.PyArray_SIZE(<cnp.ndarray>r):
+    if not pair(x, y, &p) or p.size != cnp.PyArray_SIZE(<cnp.ndarray>r):
         return None
     out = new_like(r)
     while p.size:

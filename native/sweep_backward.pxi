@@ -1,7 +1,7 @@
 # The reverse sweep. Part of _sweep.pyx.
 
 
-def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False):
+def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False, Forward pushed=None):
     """Return the cotangents of some slots from those of others, last record first (LINMA 1.3).
 
     Parameters
@@ -14,6 +14,9 @@ def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False):
     chunk : int or None
     last : bool
         Whether no other sweep follows: records are forgotten on the way, which leaves room for cotangents.
+    pushed : Forward, optional
+        The level of which alone the result's tangents will be read: `inputs` are the tape's first slots, and
+        what products give them has no value.
 
     Returns
     -------
@@ -22,15 +25,15 @@ def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False):
     """
     before = keep_pages()
     try:
-        return swept(tape, seeds, inputs, chunk, last)
+        return swept(tape, seeds, inputs, chunk, last, pushed)
     finally:
         restore_pages(before)
 
 
-cdef list swept(Tape tape, list seeds, list inputs, object chunk, bint last):
+cdef list swept(Tape tape, list seeds, list inputs, object chunk, bint last, Forward pushed):
     cdef list held = [None] * tape.n_slots
     cdef bytearray owned = bytearray(tape.n_slots)  # whether the array in a slot is the sweep's own
-    cdef Py_ssize_t i, j, begin, slot
+    cdef Py_ssize_t i, j, begin, slot, served
     cdef int n
     cdef Primitive p
     for at, g in seeds:
@@ -64,7 +67,11 @@ cdef list swept(Tape tape, list seeds, list inputs, object chunk, bint last):
                 else:
                     continue
                 held[slot:slot + n] = [None] * n
-            needed = [tape.parents[j] >= 0 for j in range(begin, tape.first[i + 1])]
+            served = 0
+            if pushed is not None and p.bilinear:
+                served = len(inputs)
+                pull_tangents(tape, i, p, g, served, pushed, held, owned)
+            needed = [tape.parents[j] >= served for j in range(begin, tape.first[i + 1])]
             kwargs = tape.kwargs[i]
             j = begin
             if kwargs is None:
@@ -74,6 +81,34 @@ cdef list swept(Tape tape, list seeds, list inputs, object chunk, bint last):
                     deposit(held, owned, tape.parents[j], part, is_unshared(part, 2))  # the list has it, too
                 j += 1
     return [held[at] for at in inputs]
+
+
+cdef int pull_tangents(Tape tape, Py_ssize_t i, Primitive p, object g, Py_ssize_t n_inputs, Forward level,
+                       list held, bytearray owned) except -1:
+    """Pull the tangent of a cotangent back through a product to its arguments that are the tape's inputs."""
+    cdef tuple args = <tuple>tape.args[i]
+    cdef tuple values = tuple([at_level(a, level) for a in args])
+    cdef Py_ssize_t which, slot
+    for which in range(2):
+        slot = tape.parents[tape.first[i] + which]
+        if not 0 <= slot < n_inputs:
+            continue
+        rule, other = p.vjp[which], tangent_at(args[1 - which], level)
+        part = tangent_at(g, level)
+        if part is not None:
+            part = rule(part, tape.answers[i], *values)
+        if other is not None:
+            moved = (other, values[1]) if which else (values[0], other)
+            term = rule(at_level(g, level), tape.answers[i], *moved)
+            part = term if part is None else part + term
+        if part is not None:
+            zero = np.broadcast_to(np.zeros((), np_like(part).dtype), shape_of(part))
+            deposit(held, owned, slot, traced(zero, level, -1, part), False)
+    return 0
+
+
+cdef object tangent_at(object a, Level level):
+    return (<Traced>a).tangent if is_traced(a) and (<Traced>a).level is level else None
 
 
 cdef inline bint owns_memory(object part):

@@ -27,7 +27,7 @@ cpdef bint belongs(object x, Level level):
     return is_traced(x) and fresh(<Traced>x).level is level
 
 
-def pulled(Tape tape, list slots, cotangents, list leaves, chunk=None, bint last=False):
+def pulled(Tape tape, list slots, cotangents, list leaves, chunk=None, bint last=False, pushed=None):
     """Return the cotangents of a tape's inputs, None where nothing depends on them.
 
     Parameters
@@ -42,6 +42,8 @@ def pulled(Tape tape, list slots, cotangents, list leaves, chunk=None, bint last
     chunk : int or None
     last : bool
         Whether no other sweep follows.
+    pushed : Forward, optional
+        The level of which alone tangents will be read.
     """
     cdef list seeds = [], inputs = [], result
     cdef Py_ssize_t i
@@ -52,7 +54,7 @@ def pulled(Tape tape, list slots, cotangents, list leaves, chunk=None, bint last
             seeds.append((slots[i], cotangents[i]))
     for i in range(len(leaves)):
         inputs.append(i)
-    result = backward(tape, seeds, inputs, chunk, last)
+    result = backward(tape, seeds, inputs, chunk, last, pushed)
     for i in range(len(leaves)):
         result[i] = cast(result[i], leaves[i])
     return result

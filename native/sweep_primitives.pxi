@@ -20,6 +20,8 @@ cdef class Primitive:
         Whether the function is linear in its first argument, so that no derivative needs its entries.
     unread : bool
         Whether `vjp` needs the answer's shape and type only, as `linear` implies.
+    bilinear : bool
+        Whether it is a product of two arguments, linear in each; `vjp` is then a sequence.
     partials : tuple, optional
         Of an elementwise function: for each argument ``partial(ans, *args)``, a number, or None for zero.
     opcode : int
@@ -28,17 +30,17 @@ cdef class Primitive:
 
     cdef public object fun, jvp, vjp
     cdef public str name
-    cdef public bint batched, view, linear, unread
+    cdef public bint batched, view, linear, unread, bilinear
     cdef public tuple partials
     cdef public int opcode
     cdef object __weakref__
 
     def __init__(self, fun, jvp=None, vjp=None, *, name=None, batched=False, view=False, linear=False,
-                 unread=False, partials=None, opcode=0):
+                 unread=False, bilinear=False, partials=None, opcode=0):
         self.fun, self.jvp, self.vjp = fun, jvp, vjp
         self.name = name or getattr(fun, "__name__", repr(fun))
         self.batched, self.view, self.linear, self.unread = batched, view, linear, unread
-        self.partials, self.opcode = partials, opcode
+        self.bilinear, self.partials, self.opcode = bilinear, partials, opcode
 
     def __repr__(self):
         return f"<primitive {self.name}>"

@@ -174,17 +174,19 @@ cdef object push2(Primitive p, object s, object t, object x, object y, object r,
     """Return the tangent of a binary operation; s and t are the tangents of x and y (None: zero)."""
     cdef Operand a, b, o, q, v
     cdef double number
+    cdef bint is_sum = p.opcode == MERCER_ADD or p.opcode == MERCER_SUBTRACT
     if s is None and t is None:
         return None
     a.data = b.data = NULL
     if (not level.lead and read(x, &o) and read(y, &q) and read(r, &v)
+            and (v.n <= CHEAP_UP_TO or not (is_sum or s is None or t is None))
             and (s is None or (read(s, &a) and a.n == o.n and a.step == o.step))
             and (t is None or (read(t, &b) and b.n == q.n and b.step == q.step))):
         if not v.step:
             mercer_push2(p.opcode, 1, 1, a.data, 0, b.data, 0, o.data, 0, 0, q.data, 0, 0, v.data, &number)
             return mercer_number(number)
         if o.step and q.step and not same_shape(x, y):
-            out = push2_pair(p.opcode, s, t, x, y, r) if v.n <= CHEAP_UP_TO else None
+            out = push2_pair(p.opcode, s, t, x, y, r)
         else:
             out = new_like(r)
             mercer_push2(p.opcode, 1, v.n, a.data, a.step, b.data, b.step, o.data, 0, o.step, q.data, 0,
@@ -192,13 +194,15 @@ cdef object push2(Primitive p, object s, object t, object x, object y, object r,
         if out is not None:
             return out
     total = None
-    if s is not None:
+    if is_sum and not (level.lead or s is None or t is None):
+        total, t = operate2(p, s, t), None
+    elif s is not None:
         total = slope_product2(p, 0, s, x, y, r, level.lead, x)
     if t is not None:
         term = slope_product2(p, 1, t, x, y, r, level.lead, y)
         if total is None:
             total = term
-        elif p.opcode != MERCER_ADD and p.opcode != MERCER_SUBTRACT and owned_pair(total, term):
+        elif not is_sum and owned_pair(total, term):
             mercer_accumulate(cnp.PyArray_SIZE(<cnp.ndarray>term), data_of(term), data_of(total))
         else:
             total = operate2(ADD, total, term)

@@ -1,6 +1,7 @@
-"""Interleaved timing, the machine's own rates, and processes whose memory is measured."""
+"""Interleaved timing, the machine's own rates, and processes whose memory is measured or that serve calls."""
 
 import json
+import multiprocessing
 import os
 import statistics
 import subprocess
@@ -114,6 +115,37 @@ def in_process(module, *arguments, **environment):
 def report(**values):
     """Print a worker's figures and its peak memory for the process that started it."""
     print(json.dumps(values | {"peak": peak_memory()}))
+
+
+class Elsewhere:
+    """An object in a new process, which waits at a pipe between the calls of its methods.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the object there, of `arguments`.
+    """
+
+    def __init__(self, make, *arguments):
+        spawn = multiprocessing.get_context("spawn")
+        self._pipe, end = spawn.Pipe()
+        spawn.Process(target=_serve, args=(end, make, arguments), daemon=True).start()
+        end.close()  # so that the end of that process is seen here
+
+    def call(self, method, *arguments):
+        """Return what a method returns, EOFError if it raises: the process then prints why and ends."""
+        self._pipe.send((method, arguments))
+        return self._pipe.recv()
+
+
+def _serve(pipe, make, arguments):
+    served = make(*arguments)
+    while True:
+        try:
+            method, arguments = pipe.recv()
+        except EOFError:  # who called has ended
+            return
+        pipe.send(getattr(served, method)(*arguments))
 
 
 def _path():

@@ -3,13 +3,14 @@
     python -m bench.peers.autodiff [--quick] [--repeats N] [case …]
 
 Every package differentiates the same formula, written once for a namespace `xp` (mercer's is NumPy itself),
-at the same point, with the same number of threads; their derivatives are compared before they are timed.
-jax's time is without its compilation.
+at the same point, with the same number of threads, in a process that imports no other of them; their
+derivatives are compared before they are timed in turns. jax's time is without its compilation.
 """
 
 import argparse
 import importlib
 import importlib.metadata
+import importlib.util
 import itertools
 import random
 import statistics
@@ -20,7 +21,6 @@ from functools import partial
 
 import numpy as np
 
-import mercer.autodiff as ad
 from mercer import show_versions
 from mercer._threads import n_threads
 
@@ -34,6 +34,9 @@ class Mercer:
 
     xp = np
 
+    def __init__(self):
+        self.package = importlib.import_module("mercer.autodiff")
+
     def array(self, x):
         return x
 
@@ -43,8 +46,8 @@ class Mercer:
     def prepare(self, what, f, x, v):
         """Return a callable without arguments that computes the derivative."""
         if what == "hvp":
-            return lambda: ad.hvp(f, x, v)
-        return partial({"gradient": ad.grad, "hessian": ad.hessian, "jacobian": ad.jacobian}[what](f), x)
+            return lambda: self.package.hvp(f, x, v)
+        return partial(getattr(self.package, {"gradient": "grad"}.get(what, what))(f), x)
 
     def repeat(self, body, start, n):
         for _ in range(n):
@@ -68,7 +71,7 @@ class Autograd(Mercer):
         if what == "hvp":
             gradient = self.package.grad(f)
             return lambda: self.package.make_vjp(gradient)(x)[0](v)
-        return partial(getattr(self.package, {"gradient": "grad"}.get(what, what))(f), x)
+        return super().prepare(what, f, x, v)
 
 
 class Torch(Mercer):
@@ -139,16 +142,7 @@ class Jax(Mercer):
         return -self.xp.mean(self.xp.sum(self.jax.nn.log_softmax(logits) * one_hot, axis=1))
 
 
-def packages():
-    """Those that are installed."""
-    found = {"mercer": Mercer()}
-    for name, make in (("autograd", Autograd), ("torch", Torch), ("jax", Jax)):
-        try:
-            found[name] = make()
-            print(f"{name:<28} {importlib.metadata.version(name)}")
-        except ImportError:
-            print(f"{name:<28} not installed")
-    return found
+PACKAGES = {"mercer": Mercer, "autograd": Autograd, "torch": Torch, "jax": Jax}
 
 
 # -- cases ----------------------------------------------------------------------------------------------
@@ -288,10 +282,49 @@ def cases(quick):
     ]
 
 
-# -- tables ---------------------------------------------------------------------------------------------
+# -- times ----------------------------------------------------------------------------------------------
 
 
 BUDGET = 30
+
+
+class Derivatives:
+    """The derivatives of the cases in one package, for a process of its own."""
+
+    def __init__(self, name, quick):
+        self.package, self.cases = PACKAGES[name](), {case.name: case for case in cases(quick)}
+        self.runs, self.calls = {}, {}
+
+    def value(self, name, what):
+        """Return the arrays of a case's derivative, and make it ready for `seconds`."""
+        run = self.runs[what] = self.cases[name].prepare(self.package, what)
+        result = leaves(self.package.numpy(run()))
+        run()
+        self.calls[what] = max(1, int(2e-2 / _timing.seconds_of(run)))
+        return result
+
+    def seconds(self, what):
+        """Seconds of a call, of as many as take 20 ms."""
+        run, calls = self.runs[what], self.calls[what]
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        return (time.perf_counter() - start) / calls
+
+
+def processes(quick):
+    """One for each package that is installed.
+
+    What else a process has imported decides how memory is returned and how threads wait: beside torch and
+    jax autograd's time of one network is 17 or 27 ms, by the order of the imports.
+    """
+    found = {}
+    for name in PACKAGES:
+        if importlib.util.find_spec(name):
+            found[name] = _timing.Elsewhere(Derivatives, name, quick)
+        if name != "mercer":
+            print(f"{name:<28} {importlib.metadata.version(name) if name in found else 'not installed'}")
+    return found
 
 
 def leaves(result):
@@ -301,7 +334,7 @@ def leaves(result):
 def agree(case, what, results):
     """Raise if a package's derivative is not mercer's."""
     for name, result in results.items():
-        for a, b in zip(leaves(results["mercer"]), leaves(result), strict=True):
+        for a, b in zip(results["mercer"], result, strict=True):
             np.testing.assert_allclose(
                 a,
                 b,
@@ -311,40 +344,33 @@ def agree(case, what, results):
             )
 
 
-def measure(runs, repeats, pause):
-    """Medians and minima of interleaved repeats, each of as many calls as take 20 ms.
+def measure(found, kinds, repeats, pause):
+    """Medians and minima of interleaved repeats.
 
     The order is drawn anew for each, since threads of one package may still wait when the next begins. After
     three repeats those that do not fit into BUDGET seconds are left out.
     """
-    calls, times, end = {}, {name: [] for name in runs}, time.perf_counter() + BUDGET
+    runs = list(itertools.product(found, kinds))
+    times, end = {run: [] for run in runs}, time.perf_counter() + BUDGET
     rng = random.Random(0)
-    for name, run in runs.items():
-        run()
-        calls[name] = max(1, int(2e-2 / _timing.seconds_of(run)))
     for i in range(repeats):
         if i >= 3 and time.perf_counter() > end:
             break
-        for name in rng.sample(list(runs), len(runs)):
-            run = runs[name]
+        for name, what in rng.sample(runs, len(runs)):
             time.sleep(pause)
-            start = time.perf_counter()
-            for _ in range(calls[name]):
-                run()
-            times[name].append((time.perf_counter() - start) / calls[name])
-    return {name: (statistics.median(values), min(values)) for name, values in times.items()}
+            times[name, what].append(found[name].call("seconds", what))
+    return {run: (statistics.median(values), min(values)) for run, values in times.items()}
 
 
 def time_case(case, found, repeats):
     """Time the derivative, and for gradients the Hessian-vector product, in every package."""
-    runs = {}
-    for what in (case.derivative, "hvp")[: 2 if case.derivative == "gradient" else 1]:
-        results = {}
-        for name, package in found.items():
-            runs[name, what] = case.prepare(package, what)
-            results[name] = package.numpy(runs[name, what]())
-        agree(case, what, results)
-    return measure(runs, repeats, _timing.PAUSE if case.rests else 0.0)
+    kinds = (case.derivative, "hvp")[: 2 if case.derivative == "gradient" else 1]
+    for what in kinds:
+        agree(case, what, {name: process.call("value", case.name, what) for name, process in found.items()})
+    return measure(found, kinds, repeats, _timing.PAUSE if case.rests else 0.0)
+
+
+# -- tables ---------------------------------------------------------------------------------------------
 
 
 def shown(seconds):
@@ -398,7 +424,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
     show_versions()
-    found = packages()
+    found = processes(options.quick)
     wanted = [c for c in cases(options.quick) if not options.case or any(p in c.name for p in options.case)]
     heads(found)
     for case in wanted:

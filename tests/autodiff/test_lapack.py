@@ -1,5 +1,7 @@
 """LAPACK routines by NumPy's library and by SciPy's: solutions of equations, whichever serves."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -50,22 +52,33 @@ def test_factors_solve_and_invert(library, dtype, n):
 
 def test_a_zero_pivot_is_told(library):
     assert lapack.getrf(np.array([[1.0, 2.0], [2.0, 4.0]]))[2] == 2
-    assert lapack.trtrs(np.diag([1.0, 0.0]), np.ones((2, 1)), True, 0, False)[1] == 2
+
+
+LAYOUTS = {
+    "rows": np.array,
+    "columns": lambda x: np.array(x, order="F"),
+    "a block of rows": lambda x: np.pad(x, 2)[2:-2, 2:-2],
+    "a block of columns": lambda x: np.pad(x.T, 2)[2:-2, 2:-2].T,
+    "every other": lambda x: np.repeat(np.repeat(x, 2, 0), 2, 1)[::2, ::2],
+    "backwards": lambda x: np.array(x[::-1, ::-1])[::-1, ::-1],
+}
 
 
 @pytest.mark.parametrize("dtype", KINDS)
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("lower", [True, False])
-@pytest.mark.parametrize("unit", [True, False])
-def test_triangles_solve(library, dtype, order, lower, unit):
-    a, b = random(dtype, 9, 9) / 9 + np.eye(9, dtype=dtype), random(dtype, 9, 4)
-    part = np.tril(a) if lower else np.triu(a)
-    if unit:
-        np.fill_diagonal(part, 1)
-    for trans, op in TRANS.items():
-        x, singular = lapack.trtrs(np.array(a, order=order), b, lower, trans, unit)
-        assert not singular
-        check(op(part) @ x, b, dtype)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("n", "m"), [(9, 4), (9, 1), (1, 3), (1, 1)])
+def test_triangles_solve(library, dtype, layout, n, m):
+    a, b = random(dtype, n, n) / 9 + np.eye(n, dtype=dtype), random(dtype, n, m)
+    held = LAYOUTS[layout](a)
+    for lower, unit, trans in itertools.product([True, False], [True, False], TRANS):
+        part = np.tril(a) if lower else np.triu(a)
+        if unit:
+            np.fill_diagonal(part, 1)
+        for right in LAYOUTS.values():
+            given = right(b)
+            check(TRANS[trans](part) @ lapack.trsm(held, given, lower, trans, unit), b, dtype)
+            np.testing.assert_array_equal(given, b)
+    np.testing.assert_array_equal(held, a)
 
 
 @pytest.mark.parametrize("dtype", KINDS)

@@ -131,3 +131,18 @@ def test_products_of_matrices_whose_answers_are_not_kept():
     products = [ad.hvp(f, a, e, mode=mode) for mode in MODES]
     for p in products[1:]:
         np.testing.assert_allclose(p, products[0], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("function", [np.multiply, np.true_divide, np.maximum, np.add, np.subtract])
+def test_tangents_of_broadcast_operations_are_those_of_their_rows(function):
+    rng = np.random.default_rng(0)
+    x, y, s, t = rng.uniform(0.2, 1.7, (4, 150))
+    s[::7] = t[::5] = 0.0
+    for left, right in ((x[:, None], y), (x, y[:, None]), (x[:, None] * y, x), (y[:, None], x[:, None] * y)):
+        primals = (np.array(left), np.array(right))
+        tangents = tuple(np.resize(z, p.shape) for z, p in zip((s, t), primals, strict=True))
+        large = ad.jvp(function, primals, tangents)[1]
+        assert large.shape == (150, 150)
+        for i in (0, 7, 149):
+            row = [z[i] if z.ndim == 2 else z for z in (*primals, *tangents)]
+            np.testing.assert_array_equal(large[i], ad.jvp(function, row[:2], row[2:])[1])

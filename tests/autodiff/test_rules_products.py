@@ -194,3 +194,45 @@ def test_shapes_that_do_not_fit_are_named():
         ad.grad(lambda x: np.sum(np.linalg.outer(x, x)))(x)
     with pytest.raises(ValueError, match="at least two"):
         ad.grad(lambda x: np.sum(np.linalg.multi_dot([x])))(x)
+
+
+_rng = np.random.default_rng(3)
+M, STACK, ROW = _rng.standard_normal((4, 4)), _rng.standard_normal((3, 2, 4)), _rng.standard_normal(4)
+
+
+def assigned(x):
+    y = np.zeros_like(x)
+    y[:] = x
+    y[0] = x[1] * x[2]
+    return y
+
+
+PUSHED = {
+    "of layers": (lambda p: np.sum(np.tanh(np.tanh(M @ p[0] + p[1]) @ p[2]) ** 2), [M + 1, ROW, M.T - 1]),
+    "with itself": (lambda A: np.sum(np.sin(A @ A)), M),
+    "with its transpose": (lambda A: np.sum(np.sin(A.T @ A @ M)) + np.sum(A**3), M),
+    "quadratic": (lambda x: x @ (M @ x), ROW),
+    "linear": (lambda x: np.sum(M @ x), ROW),
+    "of vectors": (lambda x: np.sin(x @ M) @ x, ROW),
+    "stacked": (lambda A: np.sum(np.tanh(STACK @ A)), M),
+    "after an assignment": (lambda x: np.sum(np.exp(assigned(x) @ M)), ROW),
+    "in an inner gradient": (lambda x: np.sum(ad.grad(lambda y: np.sum(np.sin(M @ y) * x))(x) ** 2), ROW),
+}
+
+
+@pytest.mark.parametrize("case", PUSHED)
+def test_a_hessian_vector_product_leaves_out_the_gradient_only(case):
+    """What products give to the inputs has tangents alone: these are those of the whole gradient."""
+    f, x = PUSHED[case]
+    v = [np.cos(i) for i in x] if isinstance(x, list) else np.cos(x)
+    whole = lambda x: ad.jvp(ad.grad(f), (x,), (v,))[1]  # noqa: E731
+    product = lambda x: ad.hvp(f, x, v)  # noqa: E731
+    np.testing.assert_equal(product(x), whole(x))
+    if isinstance(x, list):
+        return
+    for outer in (
+        lambda h: ad.grad(lambda x: np.sum(np.sin(h(x))))(x),
+        lambda h: ad.jvp(h, (x,), (v,))[1],
+        lambda h: ad.jacobian(h, mode="forward")(x),
+    ):
+        np.testing.assert_allclose(outer(product), outer(whole), rtol=1e-13, atol=1e-13)

@@ -53,13 +53,14 @@ class Linearised:
     def value(self):
         return unflatten(self.structure, self.outputs)
 
-    def sweep(self, cotangents, chunk=None, last=False):
+    def sweep(self, cotangents, chunk=None, last=False, pushed=None):
         """Return the cotangents of the inputs, None where nothing depends on them."""
-        return pulled(self.tape, self.slots, cotangents, self.leaves, chunk, last)
+        return pulled(self.tape, self.slots, cotangents, self.leaves, chunk, last, pushed)
 
-    def pull(self, cotangents, chunk=None, last=False):
+    def pull(self, cotangents, chunk=None, last=False, pushed=None):
         """Return the cotangents of the inputs as arrays of their own, zeros where nothing depends on them."""
-        return owned(zeros_for_none(self.sweep(cotangents, chunk, last), self.leaves, chunk), cotangents)
+        swept = self.sweep(cotangents, chunk, last, pushed)
+        return owned(zeros_for_none(swept, self.leaves, chunk), cotangents)
 
 
 def called(f, args):
@@ -332,6 +333,19 @@ def grad(f, argnums=0, has_aux=False, holomorphic=False):
         return (result, at.aux) if has_aux else result
 
     return gradient
+
+
+def gradient_pushed(f, x, v):
+    """Return the directional derivative of a gradient, which itself is not computed where products end it."""
+
+    def gradient(x):
+        at, structures = linearise(f, (x,), {}, 0)
+        level = at.leaves[0].level if at.leaves else None
+        gradients = at.pull([_scalar_seed(at, f, False)], last=True, pushed=level)
+        at.tape.clear()
+        return unflatten_args(structures, gradients)[0]
+
+    return jvp(gradient, (x,), (v,))[1]
 
 
 def linearise(f, args, kwargs, argnums, has_aux=False):

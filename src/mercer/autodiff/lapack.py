@@ -10,9 +10,10 @@ import ctypes
 from functools import cache
 
 import numpy as np
+import scipy.linalg.blas as scipy_blas
 import scipy.linalg.lapack as scipy_lapack
 
-__all__ = ["getrf", "getri", "getrs", "trtrs"]
+__all__ = ["getrf", "getri", "getrs", "trsm"]
 
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 _TRANS = b"NTC"
@@ -28,24 +29,28 @@ def _numpy_routine(name, letter):
     return getattr(library, f"scipy_{letter}{name}_64_", None)
 
 
-def _routines(name, dtype):
+def _routines(name, dtype, package=scipy_lapack):
     """Return NumPy's and SciPy's routine of a name; the first may be None."""
     letter = _LETTERS[dtype.char]
-    return _numpy_routine(name, letter), getattr(scipy_lapack, letter + name)
+    return _numpy_routine(name, letter), getattr(package, letter + name)
 
 
 def _call(routine, *args):
-    """Call a Fortran routine with letters (bytes), numbers and arrays; return what it says of success."""
-    info = ctypes.c_int64()
+    """Call a Fortran routine with letters (bytes), whole numbers and arrays."""
     passed = [
         x if type(x) is bytes
         else ctypes.c_void_p(x.ctypes.data) if type(x) is np.ndarray
         else ctypes.byref(ctypes.c_int64(x))
         for x in args
     ]  # fmt: skip
-    lengths = [ctypes.c_size_t(1) for x in args if type(x) is bytes]
-    routine(*passed, ctypes.byref(info), *lengths)
-    return info.value
+    routine(*passed, *(ctypes.c_size_t(1) for x in args if type(x) is bytes))
+
+
+def _checked(routine, *args):
+    """Call a routine whose last argument says of success; return that."""
+    info = np.zeros((), np.int64)
+    _call(routine, *args, info)
+    return int(info)
 
 
 def getrf(a):
@@ -70,7 +75,7 @@ def getrf(a):
         return scipys(a)
     n = len(a)
     lu, pivots = np.array(a, order="F"), np.zeros(n, np.int64)
-    singular = _call(numpys, n, n, lu, n, pivots)
+    singular = _checked(numpys, n, n, lu, n, pivots)
     return lu, pivots - 1, singular
 
 
@@ -90,7 +95,7 @@ def getrs(lu, pivots, b, trans):
         return scipys(lu, pivots, b, trans=trans)[0]
     n, m = b.shape
     x = np.array(b, order="F")
-    _call(numpys, _TRANS[trans : trans + 1], n, m, lu, n, pivots + 1, x, n)
+    _checked(numpys, _TRANS[trans : trans + 1], n, m, lu, n, pivots + 1, x, n)
     return x
 
 
@@ -106,12 +111,15 @@ def getri(lu, pivots):
     if numpys is None:
         return scipys(lu, pivots, lwork=64 * n)[0]
     inverse, room = lu.copy("F"), np.empty(64 * n, lu.dtype)
-    _call(numpys, n, inverse, n, pivots + 1, room, room.size)
+    _checked(numpys, n, inverse, n, pivots + 1, room, room.size)
     return inverse
 
 
-def trtrs(a, b, lower, trans, unit):
-    """Return x of op(a) x = b for one triangle of a, and where its diagonal is 0.
+def trsm(a, b, lower, trans, unit):
+    """Return x of op(a) x = b for one triangle of a, whose diagonal is not 0.
+
+    Neither array is transposed: of rows one after another Fortran sees the transpose, and then solves
+    xᵀ op(a)ᵀ = bᵀ.
 
     Parameters
     ----------
@@ -127,15 +135,28 @@ def trtrs(a, b, lower, trans, unit):
     Returns
     -------
     x : ndarray of shape (n, m)
-    singular : int
-        From 1 on; 0: nowhere.
+        In the order of b.
     """
-    if a.flags.c_contiguous and trans < 2:  # Fortran's order of the transpose
-        a, lower, trans = a.T, not lower, 1 - trans
-    numpys, scipys = _routines("trtrs", a.dtype)
+    a, flipped, leading = _as_fortran_reads(a)
+    trans = trans if a.dtype.kind == "c" else min(trans, 1)
+    # A conjugate without a transpose is not among BLAS's operations.
+    right = flipped if trans == 2 else b.strides[1] < b.strides[0]
+    letter = _TRANS[2:] if trans == 2 else _TRANS[:1] if (trans == 1) == (flipped != right) else _TRANS[1:2]
+    numpys, scipys = _routines("trsm", a.dtype, scipy_blas)
     if numpys is None:
-        return scipys(a, b, lower=lower, trans=trans, unitdiag=unit)
-    n, m = b.shape
-    x = np.array(b, order="F")
-    letters = b"L" if lower else b"U", _TRANS[trans : trans + 1], b"U" if unit else b"N"
-    return x, _call(numpys, *letters, n, m, np.asfortranarray(a), n, x, n)
+        a, x = a.T if flipped else a, b.T if right else b
+        x = scipys(1, a, x, right, lower != flipped, _TRANS.index(letter), unit)
+        return x.T if right else x
+    x, one = np.array(b, order="C" if right else "F"), np.ones((), a.dtype)
+    letters = b"R" if right else b"L", b"L" if lower != flipped else b"U", letter, b"U" if unit else b"N"
+    m, n = x.shape[::-1] if right else x.shape
+    _call(numpys, *letters, m, n, one, a, leading, x, m)
+    return x
+
+
+def _as_fortran_reads(a):
+    """Return a square matrix, whether Fortran sees its transpose, and how far its columns are apart."""
+    for flipped, (near, far) in enumerate((a.strides, a.strides[::-1])):
+        if near == a.itemsize and far % a.itemsize == 0 and far >= len(a) * a.itemsize:
+            return a, bool(flipped), far // a.itemsize
+    return np.asfortranarray(a), False, len(a)

@@ -69,7 +69,7 @@ def _transposed_push(primitive, cotangent, ans, args, kwargs, needed):
     return [cast(next(pulled), a) if need else None for a, need in zip(args, needed, strict=True)]
 
 
-def define(fun, *, jvp=None, vjp=None, name=None, batched=False, view=False, unread=False, handles=None):
+def define(fun, *, jvp=None, vjp=None, name=None, handles=None, unread=False, **kinds):
     """Make a primitive and let it stand for `fun` on traced values.
 
     Parameters
@@ -87,9 +87,9 @@ def define(fun, *, jvp=None, vjp=None, name=None, batched=False, view=False, unr
         For each positional argument ``rule(cotangent, ans, *args, **kwargs)`` -> its cotangent. Or one
         callable ``vjp(cotangent, ans, needed, *args, **kwargs)`` -> a sequence with None for what is not
         needed. Left out: the transpose of `jvp`.
-    name, batched, view, unread : see :class:`Primitive`
     handles : callable, default=`fun`
         The NumPy function that the primitive computes, if it takes the same arguments.
+    name, unread, **kinds : see :class:`Primitive`
 
     Returns
     -------
@@ -97,9 +97,7 @@ def define(fun, *, jvp=None, vjp=None, name=None, batched=False, view=False, unr
         Called like `fun`, it takes traced and plain values.
     """
     linear = jvp == "linear"
-    primitive = Primitive(
-        fun, jvp, vjp, name=name, batched=batched, view=view, linear=linear, unread=unread or linear
-    )
+    primitive = Primitive(fun, jvp, vjp, name=name, linear=linear, unread=unread or linear, **kinds)
     if linear:
         primitive.jvp = [lambda t, ans, x, *rest, **kwargs: primitive(t, *rest, **kwargs)]
     handled = handles or fun

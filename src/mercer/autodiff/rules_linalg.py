@@ -185,10 +185,10 @@ class Triangular(Factor):
 
     def columns(self, b, trans):
         """Return the solution for the columns of b, of shape (n, m)."""
-        x, info = lapack.trtrs(self.a, b, self.lower, trans, self.unit)
-        if info:
-            raise np.linalg.LinAlgError(f"singular matrix: resolution failed at diagonal {info - 1}")
-        return x
+        if not self.unit and not (pivots := np.diagonal(self.a)).all():
+            (zeros,) = np.nonzero(pivots == 0)
+            raise np.linalg.LinAlgError(f"singular matrix: resolution failed at diagonal {zeros[0]}")
+        return lapack.trsm(self.a, b, self.lower, trans, self.unit)
 
     def full(self):
         """Return the triangle that is meant."""

@@ -123,6 +123,7 @@ define(
     vjp=[_matmul_pull_x, _matmul_pull_y],
     batched=True,
     unread=True,
+    bilinear=True,
 )
 
 

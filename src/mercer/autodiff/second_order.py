@@ -2,7 +2,7 @@
 
 import functools
 
-from mercer.autodiff.derivative import grad, jvp, vjp
+from mercer.autodiff.derivative import grad, gradient_pushed, jvp, vjp
 from mercer.autodiff.jacobians import jacobian
 
 __all__ = ["hessian", "hvp", "second_directional"]
@@ -41,7 +41,7 @@ def hvp(f, x, v, mode="forward-over-reverse"):
     """
     _checked(mode)
     if mode == "forward-over-reverse":
-        return jvp(grad(f), (x,), (v,))[1]
+        return gradient_pushed(f, x, v)
     if mode == "reverse-over-forward":
         return grad(lambda x: jvp(f, (x,), (v,))[1])(x)
     if mode == "reverse-over-reverse":
