@@ -146,7 +146,7 @@ cdef class Search:
         return 0
 
     def set_first(self, integers, panels, rows, begin, columns):
-        """Integers for the first bounds of some rows and of all columns in an order; where each row begins."""
+        """Integers for the first bounds of some rows, and of all columns in an order; where a row begins."""
         self.job.table = mercer_table(1)
         n, (right, starts) = len(rows), panels
         left = np.zeros((n + MERCER_NEAR_ROWS, integers.left.shape[1]), np.int16)
@@ -164,7 +164,7 @@ cdef class Search:
         )
 
     def set_inside(self, left, right, double scale):
-        """Raw rows of both sides whose integers bound distances from above, too, and a distance's factor in them."""
+        """Raw rows whose integers bound distances from above, too, and a distance's factor in integers."""
         self.job.bounds, self.job.scale = 1, scale
         self.job.left_inside = <const uint8_t *>self._keep(left, np.uint8)
         self.job.right_inside = <const uint8_t *>self._keep(right, np.uint8)
@@ -191,7 +191,7 @@ cdef class Search:
 
     def search(self, shape, ptrdiff_t k, ptrdiff_t strip, ptrdiff_t part, double[:, :, ::1] scores,
                int32_t[:, :, ::1] indices, int n_threads):
-        """Fill scores and indices (n, n_parts, k) of an (n, m) search, by strips of rows and parts of columns.
+        """Fill scores and indices (n, n_parts, k) of an (n, m) search, by strips of rows and column parts.
 
         Returns how many pairs had their second integers and their raw rows compared, and (row, column, score)
         or None.
