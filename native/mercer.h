@@ -126,6 +126,12 @@ typedef struct {
     ptrdiff_t at_most, at_least;
 } MercerExtremes;
 
+/* A column that may be near, and what its product is above. */
+enum { MERCER_NEAR_ROWS = 4 };
+typedef struct {
+    int32_t column, value;
+} MercerHit;
+
 /* What one dtype can do at one instruction set. */
 typedef struct {
     const char *isa;
@@ -160,13 +166,17 @@ typedef struct {
                        const void *row_j, double t, const void *up, const void *down, void *low, MercerExtremes *found);
     ptrdiff_t (*smo_partner)(ptrdiff_t begin, ptrdiff_t end, const MercerStretch *stretches, double F_i, double K_ii,
                              double floor, const void *row, const void *diagonal, const void *low, double *gained);
-    /* nearest.inc: entries of a tile's row at or below `most`, the distance of two raw rows of T, and a squared one of
-     * rows of a multiple of 64 numbers, in T alone */
+    /* nearest.inc: entries of a tile's row at or below `most`, and the distance of two raw rows of T */
     ptrdiff_t (*near_scan)(const void *values, const void *columns, ptrdiff_t n, double coefficient, double most,
                            int32_t *found);
     double (*near_pair)(int kind, const MercerFeatures *left, ptrdiff_t i, const MercerFeatures *right, ptrdiff_t j,
                         const double *weight, ptrdiff_t d);
-    double (*near_gap)(const void *a, const void *b, ptrdiff_t d);
+    /* nearest_integers.inc: the same for both types. Rows (MERCER_NEAR_ROWS, n_pairs) of pairs of 16-bit integers against
+     * panels (n_panels, n_pairs, columns) of float's width: columns whose starts + product are above below (rows,), in
+     * their order, into each row's hits; and the product of two rows, n_pairs a multiple of 32 */
+    void (*near_integers)(ptrdiff_t n_pairs, const int32_t *rows, ptrdiff_t n_panels, const int32_t *panels,
+                          const int32_t *starts, const int32_t *below, MercerHit *const *hits, ptrdiff_t *counts);
+    int32_t (*near_product)(ptrdiff_t n_pairs, const int32_t *x, const int32_t *z);
     /* symmetric.inc: A (ni, nj), columns lda apart, and p vectors ld apart: Y_i += A X_j, Y_j += Aᵀ X_i */
     void (*symmetric_tile)(ptrdiff_t ni, ptrdiff_t nj, const void *A, ptrdiff_t lda, ptrdiff_t p, const void *X_i,
                            const void *X_j, void *Y_i, void *Y_j, ptrdiff_t ld);

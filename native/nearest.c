@@ -6,8 +6,8 @@
  *
  * By bounds: the k-th least upper bound so far is a limit for the lower ones. What is left at the end is decided by
  * distances of the raw rows. Where bounds leave more than a row has room for, that is done at once, and the k best alone
- * stay: no neighbour is missed, and it only takes longer. By lower bounds alone, the k-th least distance is the limit, or
- * at first one that the caller knows.
+ * stay: no neighbour is missed, and it only takes longer. By integers a task begins with the columns that are near its
+ * rows, so that limits are low early.
  */
 #include <math.h>
 #include <omp.h>
@@ -39,8 +39,9 @@ struct NearSlot {
     double *upper;         /* (strip, k) */
     Candidate *candidates; /* (strip, room) */
     int32_t *found;        /* (tile,) */
-    Candidate *passed;     /* (tile,): by lower bounds, with these for scores */
-    int64_t n_fine, n_exact;
+    MercerHit *hits;       /* (MERCER_NEAR_ROWS, tile) */
+    double *least;         /* (k + 1,) */
+    int64_t n_second, n_exact;
 };
 
 static ptrdiff_t least(ptrdiff_t a, ptrdiff_t b)
@@ -50,13 +51,19 @@ static ptrdiff_t least(ptrdiff_t a, ptrdiff_t b)
 
 static ptrdiff_t room(const MercerNearest *job)
 {
-    return job->bounds && job->width ? 2 * job->k + SPARE : job->k;
+    return job->bounds ? 2 * job->k + SPARE : job->k;
 }
 
-/* The limit for bounds of row i where k columns are no farther than a distance. */
-static double limit_at(const MercerNearest *job, ptrdiff_t i, double distance)
+/* Which raw row, and which row of the results. */
+static ptrdiff_t raw_row(const MercerNearest *job, ptrdiff_t i)
 {
-    return distance * job->scale - job->rows[i] + job->row_error[i];
+    return job->row_of ? job->row_of[i] : i;
+}
+
+static double distance_of(const MercerNearest *job, NearSlot *slot, ptrdiff_t i, ptrdiff_t j)
+{
+    slot->n_exact++;
+    return job->raw->near_pair(job->kind, &job->left, raw_row(job, i), &job->right, j, job->weight, job->d);
 }
 
 static int before(const Candidate *a, const Candidate *b)
@@ -71,17 +78,16 @@ static int compare(const void *a, const void *b)
 
 /* ---- by kernel values ------------------------------------------------------------------------------ */
 
-/* Down from a place, in a heap with the last on top or, if `least`, with the first. */
-static void sift(Candidate *heap, ptrdiff_t n, ptrdiff_t at, int least)
+static void sift(Candidate *heap, ptrdiff_t n, ptrdiff_t at)
 {
     const Candidate moved = heap[at];
     for (;;) {
         ptrdiff_t child = 2 * at + 1;
         if (child >= n)
             break;
-        if (child + 1 < n && before(&heap[child], &heap[child + 1]) != least)
+        if (child + 1 < n && before(&heap[child], &heap[child + 1]))
             child++;
-        if (before(&moved, &heap[child]) == least)
+        if (!before(&moved, &heap[child]))
             break;
         heap[at] = heap[child];
         at = child;
@@ -108,13 +114,13 @@ static int take_score(const MercerNearest *job, RowState *row, Candidate *heap, 
         if (row->n_candidates < job->k)
             return 0;
         for (ptrdiff_t at = job->k / 2; at-- > 0;)
-            sift(heap, job->k, at, 0);
+            sift(heap, job->k, at);
         return 1;
     }
     if (!before(&taken, &heap[0]))
         return 0;
     heap[0] = taken;
-    sift(heap, job->k, 0, 0);
+    sift(heap, job->k, 0);
     return 1;
 }
 
@@ -150,22 +156,28 @@ static void sift_upper(double *heap, ptrdiff_t n, ptrdiff_t at)
     heap[at] = moved;
 }
 
-static void take_upper(const MercerNearest *job, RowState *row, double *heap, ptrdiff_t i, double upper)
+/* A value into a heap of the k least of them; whether it holds k. */
+static int take_least(double *heap, ptrdiff_t *n, ptrdiff_t k, double value)
 {
-    const ptrdiff_t k = job->k;
-    if (row->n_upper < k) {
-        heap[row->n_upper++] = upper;
-        if (row->n_upper < k)
-            return;
+    if (*n < k) {
+        heap[(*n)++] = value;
+        if (*n < k)
+            return 0;
         for (ptrdiff_t at = k / 2; at-- > 0;)
             sift_upper(heap, k, at);
-    } else if (upper < heap[0]) {
-        heap[0] = upper;
+    } else if (value < heap[0]) {
+        heap[0] = value;
         sift_upper(heap, k, 0);
-    } else {
-        return;
     }
-    row->limit = fmin(row->limit, heap[0] + 2 * job->row_error[i]);
+    return 1;
+}
+
+/* The limit of row i where k columns are no farther than a distance. */
+static double limit_at(const MercerNearest *job, ptrdiff_t i, double distance)
+{
+    if (job->first.n_pairs)
+        return (1 + 1e-9) * job->scale * sqrt(distance);
+    return distance * job->scale - job->rows[i] + job->row_error[i];
 }
 
 /* Candidates that the limit still allows. */
@@ -182,20 +194,20 @@ static void drop_beyond(RowState *row, Candidate *candidates)
 static void decide(const MercerNearest *job, NearSlot *slot, RowState *row, Candidate *candidates, ptrdiff_t i)
 {
     for (ptrdiff_t c = 0; c < row->n_candidates; c++)
-        if (candidates[c].score < 0) {
-            candidates[c].score = job->raw->near_pair(job->kind, &job->left, i, &job->right, candidates[c].column,
-                                                      job->weight, job->d);
-            slot->n_exact++;
-        }
+        if (candidates[c].score < 0)
+            candidates[c].score = distance_of(job, slot, i, candidates[c].column);
     qsort(candidates, (size_t)row->n_candidates, sizeof(Candidate), compare);
     row->n_candidates = least(row->n_candidates, job->k);
     if (row->n_candidates == job->k)
         row->limit = fmin(row->limit, limit_at(job, i, candidates[job->k - 1].score));
 }
 
-static void take_bound(const MercerNearest *job, NearSlot *slot, RowState *row, double *upper, Candidate *candidates,
-                       ptrdiff_t i, ptrdiff_t j, double low)
+static void take_bound(const MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdiff_t i, ptrdiff_t j, double low,
+                       double high)
 {
+    RowState *row = &slot->rows[r];
+    Candidate *candidates = slot->candidates + r * room(job);
+    double *upper = slot->upper + r * job->k;
     if (low > row->limit)
         return;
     if (row->n_candidates == room(job)) {
@@ -206,43 +218,104 @@ static void take_bound(const MercerNearest *job, NearSlot *slot, RowState *row, 
             return;
     }
     candidates[row->n_candidates++] = (Candidate){.score = -1, .column = (int32_t)j, .low = low};
-    take_upper(job, row, upper, i, low + (double)job->width[j]);
+    if (take_least(upper, &row->n_upper, job->k, high))
+        row->limit = fmin(row->limit, upper[0]);
 }
 
-/* The second bounds of what the first leaves: those within the limit stay. */
-static ptrdiff_t keep_near(const MercerNearest *job, NearSlot *slot, const RowState *row, ptrdiff_t i, ptrdiff_t n)
+/* ---- by integers ----------------------------------------------------------------------------------- */
+
+/* |x − z|² = |x|² + |z|² − 2 x·z is within the limit only where x·z − ⌊|z|² / 2⌋ is above this. */
+static int32_t below_limit(const MercerNearest *job, const RowState *row, ptrdiff_t i)
 {
-    Candidate *passed = slot->passed;
-    const size_t bytes = (size_t)job->fine_d * job->table->element;
-    const char *left = (const char *)job->fine_left + (size_t)i * bytes, *right = job->fine_right;
-    ptrdiff_t kept = 0;
-    for (ptrdiff_t c = 0; c < n; c++) {
-        const size_t j = (size_t)passed[c].column;
-        const double gap = job->table->near_gap(left, right + j * bytes, job->fine_d);
-        passed[c].score = gap - job->rows[i] - job->fine_error[j];
-        if (passed[c].score <= row->limit)
-            passed[kept++] = passed[c];
+    const double most = row->limit + job->first.slack, value = 0.5 * (job->first.left_norms[i] - most * most);
+    return value > INT32_MIN + 2.0 ? (int32_t)value - 2 : INT32_MIN;
+}
+
+static double second_gap(const MercerNearest *job, NearSlot *slot, ptrdiff_t i, ptrdiff_t j)
+{
+    const MercerIntegers *second = &job->second;
+    const int32_t *left = second->left + i * second->n_pairs, *right = second->right + j * second->n_pairs;
+    slot->n_second++;
+    return second->left_norms[i] + (double)second->right_norms[j] -
+           2.0 * job->table->near_product(second->n_pairs, left, right);
+}
+
+/* The rows of second integers that hits will ask for: where they are, nothing before has been. */
+static void fetch_ahead(const MercerNearest *job, ptrdiff_t j0, const MercerHit *hits, ptrdiff_t n)
+{
+    for (ptrdiff_t h = 0; h < n; h++) {
+        const ptrdiff_t at = least(j0 + hits[h].column, job->m - 1);
+        const int32_t *right = job->second.right + job->column_of[at] * job->second.n_pairs;
+        for (ptrdiff_t q = 0; q < least(job->second.n_pairs, 256); q += 16)
+            __builtin_prefetch(right + q);
     }
-    slot->n_fine += n;
-    return kept;
 }
 
-/* By lower bounds alone: the distances of what passes, the least bound first, until the limit is below the others. */
-static void take_exact(const MercerNearest *job, NearSlot *slot, RowState *row, Candidate *heap, ptrdiff_t i, ptrdiff_t n)
+/* A distance's bounds from the last integers: upper ones only where both rows were inside. */
+static void take_hit(const MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdiff_t i, ptrdiff_t at, int32_t value)
 {
-    Candidate *passed = slot->passed;
-    if (job->fine_d)
-        n = keep_near(job, slot, row, i, n);
-    for (ptrdiff_t at = n / 2; at-- > 0;)
-        sift(passed, n, at, 1);
-    while (n > 0 && passed[0].score <= row->limit) {
-        const ptrdiff_t j = passed[0].column;
-        passed[0] = passed[--n];
-        sift(passed, n, 0, 1);
-        const double score = job->raw->near_pair(job->kind, &job->left, i, &job->right, j, job->weight, job->d);
-        slot->n_exact++;
-        if (take_score(job, row, heap, j, score))
-            row->limit = fmin(row->limit, limit_at(job, i, heap[0].score));
+    const int two = job->second.n_pairs > 0;
+    if (at >= job->m)
+        return;
+    const ptrdiff_t raw = raw_row(job, i), j = job->column_of[at];
+    if (job->left_out && j == job->left_out[raw])
+        return;
+    const double gap = two ? second_gap(job, slot, raw, j) : job->first.left_norms[i] - 2.0 * value;
+    const double slack = two ? job->second.slack : job->first.slack, most = slot->rows[r].limit + slack;
+    if (gap > most * most)
+        return;
+    const double high = job->left_inside[raw] && job->right_inside[j] ? sqrt(gap + 1) + slack : INFINITY;
+    take_bound(job, slot, r, i, j, sqrt(fmax(gap, 0)) - slack, high);
+}
+
+/* The least of the k largest values, or of one more where a row leaves one out. */
+static int32_t large_value(const MercerNearest *job, NearSlot *slot, const MercerHit *hits, ptrdiff_t n)
+{
+    ptrdiff_t count = 0;
+    for (ptrdiff_t h = 0; h < n; h++)
+        take_least(slot->least, &count, job->k + (job->left_out != NULL), -(double)hits[h].value);
+    double most = slot->least[0];
+    for (ptrdiff_t c = 1; c < count; c++)
+        most = fmax(most, slot->least[c]);
+    return (int32_t)-most;
+}
+
+/* Without a limit everything is a hit: the largest values give one for the others, by distances where there are no upper
+ * bounds. */
+static void take_hits(const MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdiff_t i, ptrdiff_t j0,
+                      const MercerHit *hits, ptrdiff_t n)
+{
+    RowState *row = &slot->rows[r];
+    const int32_t large = row->limit < INFINITY ? INT32_MAX : large_value(job, slot, hits, n);
+    for (ptrdiff_t h = 0; large < INT32_MAX && h < n; h++)
+        if (hits[h].value >= large)
+            take_hit(job, slot, r, i, j0 + hits[h].column, hits[h].value);
+    if (!(row->limit < INFINITY))
+        decide(job, slot, row, slot->candidates + r * room(job), i);
+    fetch_ahead(job, j0, hits, n);
+    for (ptrdiff_t h = 0; h < n; h++)
+        if (hits[h].value < large && hits[h].value > below_limit(job, row, i))
+            take_hit(job, slot, r, i, j0 + hits[h].column, hits[h].value);
+}
+
+/* A tile's columns for a strip's rows, a few of these at a time. */
+static void search_integers(MercerNearest *job, NearSlot *slot, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdiff_t j1)
+{
+    const MercerIntegers *first = &job->first;
+    const ptrdiff_t width = job->table->panel_width, n_panels = (j1 - j0 + width - 1) / width;
+    MercerHit *hits[MERCER_NEAR_ROWS];
+    for (int r = 0; r < MERCER_NEAR_ROWS; r++)
+        hits[r] = slot->hits + r * job->table->tile;
+    for (ptrdiff_t i = i0; i < i1; i += MERCER_NEAR_ROWS) {
+        int32_t below[MERCER_NEAR_ROWS];
+        ptrdiff_t counts[MERCER_NEAR_ROWS];
+        for (ptrdiff_t r = 0; r < MERCER_NEAR_ROWS; r++)
+            below[r] = i + r < i1 ? below_limit(job, &slot->rows[i + r - i0], i + r) : INT32_MAX;
+        job->table->near_integers(first->n_pairs, first->left + i * first->n_pairs, n_panels,
+                                  first->right + j0 * first->n_pairs, first->right_norms + j0, below, hits, counts);
+        for (ptrdiff_t r = 0; r < MERCER_NEAR_ROWS; r++)
+            if (counts[r])
+                take_hits(job, slot, i + r - i0, i + r, j0, hits[r], counts[r]);
     }
 }
 
@@ -252,13 +325,14 @@ static int open_slot(const MercerNearest *job, NearSlot *slot)
 {
     const size_t strip = (size_t)job->strip, k = (size_t)job->k;
     slot->task = -1;
-    slot->scratch = aligned_alloc(64, (job->table->scratch_bytes(job->run) + 63) / 64 * 64);
+    slot->scratch = aligned_alloc(64, job->run ? (job->table->scratch_bytes(job->run) + 63) / 64 * 64 : 64);
     slot->rows = malloc(strip * sizeof(RowState));
-    slot->upper = malloc((job->width ? strip * k : 1) * sizeof(double));
+    slot->upper = malloc((job->bounds ? strip * k : 1) * sizeof(double));
     slot->candidates = malloc(strip * (size_t)room(job) * sizeof(Candidate));
     slot->found = malloc((size_t)job->table->tile * sizeof(int32_t));
-    slot->passed = malloc((size_t)job->table->tile * sizeof(Candidate));
-    if (!slot->scratch || !slot->rows || !slot->upper || !slot->candidates || !slot->found || !slot->passed)
+    slot->hits = malloc((size_t)(MERCER_NEAR_ROWS * job->table->tile) * sizeof(MercerHit));
+    slot->least = malloc((k + 1) * sizeof(double));
+    if (!slot->scratch || !slot->rows || !slot->upper || !slot->candidates || !slot->found || !slot->hits || !slot->least)
         return MERCER_NO_MEMORY;
     *(ptrdiff_t *)slot->scratch = 0; /* holds no panels */
     return MERCER_OK;
@@ -272,8 +346,9 @@ void mercer_nearest_end(MercerNearest *job)
         free(job->slots[s].upper);
         free(job->slots[s].candidates);
         free(job->slots[s].found);
-        free(job->slots[s].passed);
-        job->n_fine += job->slots[s].n_fine;
+        free(job->slots[s].hits);
+        free(job->slots[s].least);
+        job->n_second += job->slots[s].n_second;
         job->n_exact += job->slots[s].n_exact;
     }
     free(job->slots);
@@ -288,7 +363,6 @@ static void search_piece(MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdif
     Candidate *candidates = slot->candidates + r * room(job);
     const char *columns = (const char *)job->columns + (size_t)j0 * size;
     const ptrdiff_t n = job->table->near_scan(values, columns, nj, job->coefficient, row->limit, slot->found);
-    ptrdiff_t n_passed = 0;
     for (ptrdiff_t f = 0; f < n; f++) {
         const ptrdiff_t at = slot->found[f], j = j0 + at;
         if (job->left_out && j == job->left_out[i])
@@ -300,13 +374,8 @@ static void search_piece(MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdif
         }
         const double column = size == 4 ? (double)((const float *)columns)[at] : ((const double *)columns)[at];
         const double low = column + job->coefficient * value;
-        if (job->width)
-            take_bound(job, slot, row, slot->upper + r * job->k, candidates, i, j, low);
-        else
-            slot->passed[n_passed++] = (Candidate){.score = low, .column = (int32_t)j};
+        take_bound(job, slot, r, i, j, low, low + (double)job->width[j] + 2 * job->row_error[i]);
     }
-    if (n_passed)
-        take_exact(job, slot, row, candidates, i, n_passed);
 }
 
 /* Without a limit every column passes: the first few of a tile give one. */
@@ -319,35 +388,47 @@ static void search_row(MercerNearest *job, NearSlot *slot, ptrdiff_t r, ptrdiff_
         search_piece(job, slot, r, i, values + (size_t)first * job->table->element, j0 + first, nj - first);
 }
 
-/* The next tile of a slot's task. */
-static void search_tile(MercerNearest *job, NearSlot *slot, ptrdiff_t end)
+static void search_values(MercerNearest *job, NearSlot *slot, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdiff_t j1)
 {
-    const ptrdiff_t tile = job->table->tile, i0 = slot->task / job->n_parts * job->strip;
-    const ptrdiff_t i1 = least(i0 + job->strip, job->run->n), j0 = slot->column, j1 = least(j0 + tile, end);
+    const ptrdiff_t tile = job->table->tile;
     const size_t size = job->table->element;
     char *values = job->table->tile_values(job->run, slot->scratch, i0, i1, j0, j1);
     if (job->run->n_ops == 0) /* the leaf's own tile, which no operation has read */
         values += (size_t)(tile * tile) * size;
     for (ptrdiff_t i = i0; i < i1; i++)
         search_row(job, slot, i - i0, i, values + (size_t)((i - i0) * tile) * size, j0, j1 - j0);
+}
+
+/* The next tile of a slot's task. */
+static void search_tile(MercerNearest *job, NearSlot *slot, ptrdiff_t end)
+{
+    const ptrdiff_t tile = job->table->tile, n_tiles = (job->m + tile - 1) / tile;
+    const ptrdiff_t i0 = slot->task / job->n_parts * job->strip, i1 = least(i0 + job->strip, job->n);
+    const ptrdiff_t j0 = slot->column, j1 = least(j0 + tile, end);
+    if (job->first.n_pairs) {
+        const ptrdiff_t at = (j0 / tile + job->begin[(i0 + i1) / 2] / tile) % n_tiles * tile;
+        search_integers(job, slot, i0, i1, at, least(at + tile, job->m));
+    } else {
+        search_values(job, slot, i0, i1, j0, j1);
+    }
     slot->column = j1;
 }
 
 static void finish(MercerNearest *job, NearSlot *slot)
 {
     const ptrdiff_t part = slot->task % job->n_parts, i0 = slot->task / job->n_parts * job->strip, k = job->k;
-    const ptrdiff_t i1 = least(i0 + job->strip, job->run->n);
+    const ptrdiff_t i1 = least(i0 + job->strip, job->n);
     for (ptrdiff_t i = i0; i < i1; i++) {
         RowState *row = &slot->rows[i - i0];
         Candidate *candidates = slot->candidates + (i - i0) * room(job);
-        if (job->width) {
+        if (job->bounds) {
             drop_beyond(row, candidates);
             decide(job, slot, row, candidates, i);
         } else {
             qsort(candidates, (size_t)row->n_candidates, sizeof(Candidate), compare);
         }
         for (ptrdiff_t c = 0; c < k; c++) {
-            const ptrdiff_t to = (i * job->n_parts + part) * k + c;
+            const ptrdiff_t to = (raw_row(job, i) * job->n_parts + part) * k + c;
             job->scores[to] = c < row->n_candidates ? candidates[c].score : INFINITY;
             job->indices[to] = c < row->n_candidates ? candidates[c].column : -1;
         }
@@ -357,10 +438,10 @@ static void finish(MercerNearest *job, NearSlot *slot)
 
 static void begin(const MercerNearest *job, NearSlot *slot)
 {
-    const ptrdiff_t i0 = slot->task / job->n_parts * job->strip, n = least(job->strip, job->run->n - i0);
+    const ptrdiff_t i0 = slot->task / job->n_parts * job->strip, n = least(job->strip, job->n - i0);
     slot->column = slot->task % job->n_parts * job->part;
     for (ptrdiff_t r = 0; r < n; r++)
-        slot->rows[r] = (RowState){.limit = job->known ? limit_at(job, i0 + r, job->known[i0 + r]) : INFINITY};
+        slot->rows[r] = (RowState){.limit = INFINITY};
 }
 
 /* Works on a slot until the deadline or until no task is left. */
@@ -378,7 +459,7 @@ static void work_slot(MercerNearest *job, NearSlot *slot, ptrdiff_t total, doubl
             slot->task = task;
             begin(job, slot);
         }
-        const ptrdiff_t end = least((slot->task % job->n_parts + 1) * job->part, job->run->m);
+        const ptrdiff_t end = least((slot->task % job->n_parts + 1) * job->part, job->m);
         while (slot->column < end) {
             if (omp_get_wtime() > deadline)
                 return;
@@ -391,7 +472,7 @@ static void work_slot(MercerNearest *job, NearSlot *slot, ptrdiff_t total, doubl
 int mercer_nearest(MercerNearest *job, double pause_after, int n_threads)
 {
     const double deadline = omp_get_wtime() + pause_after;
-    const ptrdiff_t total = (job->run->n + job->strip - 1) / job->strip * job->n_parts;
+    const ptrdiff_t total = (job->n + job->strip - 1) / job->strip * job->n_parts;
     int next_slot = 0, failed = 0;
     if (!job->slots) {
         job->n_slots = (int)least(n_threads, total);

@@ -61,6 +61,7 @@ enum {
 
 MERCER_INLINE vf64 load_f64(const double *p) { vf64 v; memcpy(&v, p, sizeof v); return v; }
 MERCER_INLINE vf32 load_f32(const float *p) { vf32 v; memcpy(&v, p, sizeof v); return v; }
+MERCER_INLINE vi32 load_i32(const int32_t *p) { vi32 v; memcpy(&v, p, sizeof v); return v; }
 MERCER_INLINE void store_f64(double *p, vf64 v) { memcpy(p, &v, sizeof v); }
 MERCER_INLINE void store_f32(float *p, vf32 v) { memcpy(p, &v, sizeof v); }
 MERCER_INLINE vf64 broadcast_f64(double a) { return (vf64){0} + a; }

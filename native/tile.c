@@ -48,7 +48,8 @@
         .smo_partner = N(smo_partner),                                     \
         .near_scan = N(near_scan),                                         \
         .near_pair = N(near_pair),                                         \
-        .near_gap = N(near_gap),                                           \
+        .near_integers = near_integers,                                    \
+        .near_product = near_product,                                      \
         .symmetric_tile = N(symmetric_tile),                               \
         .coarse_add = of_add,                                              \
         .coarse_dots = of_dots,                                            \
@@ -83,6 +84,8 @@ MERCER_INLINE vf32_half half_min_f32(vf32_half a, vf32_half b) { return half_sel
 MERCER_INLINE vf64 half_select_f64(vi64 mask, vf64 a, vf64 b) { return select_f64(mask, a, b); }
 MERCER_INLINE vf64 half_max_f64(vf64 a, vf64 b) { return max_f64(a, b); }
 MERCER_INLINE vf64 half_min_f64(vf64 a, vf64 b) { return min_f64(a, b); }
+
+#include "nearest_integers.inc"
 
 #define T double
 #define V vf64

@@ -36,7 +36,9 @@ __all__ = [
     "matmul_parts",
     "matrix_add_rows",
     "matrix_square",
+    "integer_panels",
     "nearest",
+    "nearest_by_integers",
     "nearest_pairs",
     "openmp",
     "pull",
@@ -452,19 +454,19 @@ def dual(
 _CANDIDATE_BYTES, _TASKS = 2**24, 32
 
 
-def _shares(n, m, k, dtype, split):
+def _shares(n, m, k, dtype):
     """Rows of a strip and columns of a part; they depend on the problem alone."""
     tile = _nearest.tile(np.dtype(dtype))
     strip = min(tile, _CANDIDATE_BYTES // (32 * (2 * k + 64)), -(-n // _TASKS))
     strip = max(8, -(-strip // 8) * 8)
     strip = min(tile, max(strip, 48 if k < 1000 else 8))
-    n_parts = max(1, min(-(-_TASKS // -(-n // strip)), m // (8 * tile))) if split else 1
+    n_parts = max(1, min(-(-_TASKS // -(-n // strip)), m // (8 * tile)))
     return strip, -(-m // n_parts // tile) * tile
 
 
 def nearest(
     program, left, right, k, *, rows, columns, row_error, coefficient=-2.0, left_out=None, bounds=None,
-    raw=None, finer=None, known=None, tolerance=(-1.0, 0.0), blocks=None, split=True, n_threads=None,
+    raw=None, tolerance=(-1.0, 0.0), blocks=None, n_threads=None,
 ):  # fmt: skip
     """The k columns of the least score for each row, without an n×m array; ties go to the first column.
 
@@ -484,31 +486,20 @@ def nearest(
     left_out : ndarray of shape (n,) or None
         The column that each row leaves out.
     bounds : tuple or None
-        Widths of the columns' bounds (m,), or None where they are lower bounds only, and the scale.
+        Widths of the columns' bounds (m,), and the scale.
     raw : tuple or None
         (kind, left, right, weight): rows whose distances decide.
-    finer : tuple or None
-        (left, right, error) with lower bounds only: rows (n, q) and (m, q) of the tiles' dtype, q a multiple
-        of 64, whose squared distances less ``row_error`` and error (m,) are lower bounds, too, asked for
-        before the raw rows.
-    known : ndarray of shape (n,) or None
-        With bounds: distances within which each row has k columns, infinity where none is known; it only
-        saves time.
     tolerance : tuple
         (a, b): a score below −(a (|rows| + |columns|) + b) is reported, others are cut at 0. With a negative
         a scores may have any sign.
-
-    split : bool
-        Whether the columns of few rows are searched in parts, for more threads; each part begins without a
-        limit.
 
     Returns
     -------
     scores : ndarray of shape (n, k)
     indices : ndarray of shape (n, k)
         Both in the order of (score, index).
-    n_taken : tuple of int
-        Pairs whose second bound, and whose raw distance was taken.
+    n_exact : int
+        Pairs whose raw distance was taken.
     bad : tuple or None
         (row, column, score) of the first score that rounding does not explain.
     """
@@ -520,25 +511,89 @@ def nearest(
     if raw is not None:
         search.set_raw(*raw)
         search.set_bounds(*bounds)
-    if finer is not None:
-        search.set_finer(*finer)
-    if known is not None:
-        search.set_known(known)
     if left_out is not None:
         search.set_left_out(left_out)
     search.set_tolerance(*tolerance)
-    strip, part = _shares(n, m, k, dtype, split)
+    search.set_values(run, coefficient, rows, columns, row_error)
+    strip, part = _shares(n, m, k, dtype)
     n_parts = -(-m // part)
     scores, indices = np.empty((n, n_parts, k)), np.empty((n, n_parts, k), dtype=np.int32)
-    n_taken, bad = search.search(
-        run, k, (strip, part), coefficient, rows, columns, row_error, scores, indices, threads
-    )
+    (_, n_exact), bad = search.search((n, m), k, strip, part, scores, indices, threads)
     scores, indices = scores.reshape(n, -1), indices.reshape(n, -1).astype(np.intp)
     if n_parts > 1:
         indices[indices < 0] = m  # what a part had too few of comes last
         order = np.lexsort((indices, scores), axis=-1)[:, :k]
         scores, indices = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
-    return scores, indices, n_taken, bad
+    return scores, indices, n_exact, bad
+
+
+def integer_panels(integers, norms):
+    """Rows of 16-bit integers as `nearest_by_integers` takes them for columns.
+
+    Parameters
+    ----------
+    integers : ndarray of int16 of shape (m, q)
+        q even.
+    norms : ndarray of int32 of shape (m,)
+        Squared.
+
+    Returns
+    -------
+    panels : ndarray of int32 of shape (m / lanes, q / 2, lanes)
+        Pairs of integers, zero beyond the end.
+    starts : ndarray of int32
+        What a product has to be more than, negated: −⌊norm / 2⌋.
+    """
+    lanes = _nearest.panel_width()
+    m, q = integers.shape
+    padded = np.zeros((-(-m // lanes) * lanes, q // 2), np.int32)
+    padded[:m] = integers.view(np.int32)
+    starts = np.zeros(len(padded), np.int32)
+    starts[:m] = -(norms // 2)
+    starts[m:] = -(2**30)
+    return np.ascontiguousarray(padded.reshape(-1, lanes, q // 2).transpose(0, 2, 1)), starts
+
+
+def nearest_by_integers(raw, k, order, first, panels, second, bounds, left_out, out, n_threads=None):
+    """As `nearest` by the distance of `raw` rows, bounded by those of integers, for some rows.
+
+    Parameters
+    ----------
+    raw, k, left_out, n_threads
+        As in `nearest`.
+    order : tuple of ndarray of int
+        Rows that are searched for (s,), near ones best together; near which column those near each are found
+        (s,), for limits come from these; and which rows the columns of the panels are (m,).
+    first, second : tuple
+        Integers of both sides, (left, its squared norms, right, its squared norms, slack) with int16 (n, q)
+        and (m, q) and no squared norm above 2³⁰: |x̂ − ẑ| is at most ``scale`` times the rows' distance +
+        slack. Of the first, q is even; of the second, which may be None, a multiple of 64. For the last of
+        them and rows that are inside it is at least ``scale`` times the distance − slack.
+    panels : tuple
+        `integer_panels` of the first's right side.
+    bounds : tuple
+        (left, right, scale): masks of both sides' rows that are inside, (n,) and (m,).
+    out : tuple of ndarray of shape (n, k)
+        Scores in float64 and indices in int32; those of the rows are written.
+
+    Returns
+    -------
+    n_second, n_exact : int
+        Pairs whose second integers, and whose raw rows were compared.
+    """
+    threads = _count_threads(n_threads)
+    search = _nearest.Search()
+    search.set_raw(*raw)
+    search.set_first(first, panels, *order)
+    if second is not None:
+        search.set_second(second)
+    search.set_inside(*bounds)
+    if left_out is not None:
+        search.set_left_out(left_out)
+    n, m = len(order[0]), len(first.right)
+    scores, indices = (part.reshape(-1, 1, k) for part in out)
+    strip = _shares(n, m, k, np.dtype(np.float32))[0]
+    return search.search((n, m), k, strip, m, scores, indices, threads)[0]
 
 
 def nearest_pairs(raw, indices, n_threads=None):

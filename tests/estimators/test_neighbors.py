@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -14,7 +15,9 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mercer import KernelKNeighborsClassifier, KernelKNeighborsRegressor
+from mercer._threads import one_blas_thread
 from mercer.estimators import _nearest
+from mercer.estimators._nearest_integers import IntegerRows
 from mercer.estimators._neighbors_base import combine_weights
 from mercer.kernels import (
     RBF,
@@ -320,64 +323,125 @@ class TestBounds:
         D = ((X[:, None] - X) ** 2).sum(-1)
         np.testing.assert_array_equal(indices, brute_force(D, 3)[1])
 
-    @pytest.mark.parametrize("kind", ["low rank", "noise", "grid", "near ties", "far"])
-    def test_fewer_features_decide_alike(self, kind, rng, monkeypatch):
-        monkeypatch.setattr(_nearest, "_WIDE_WORK", 0.0)
-        X = rng.normal(size=(900, 5)) @ rng.normal(size=(5, 400)) + 0.1 * rng.normal(size=(900, 400))
-        if kind == "noise":
-            X = rng.normal(size=X.shape)
-        elif kind == "grid":
-            X = np.rint(X / 4)
-        elif kind == "near ties":
-            X = rng.normal(size=(30, 400))[rng.integers(0, 30, 900)] + 1e-9 * rng.normal(size=X.shape)
-        elif kind == "far":
-            X = X + 1e7
-        raw = (LeafKind.SQDIST, X, X, None)
-        own = np.arange(900)
-        expected = _nearest.by_plain_distance(raw, 7, own, 1, np.float64)
-        bounded = _nearest._Bounded(raw, np.float32, 2).reduced(66, 130)
-        lower = bounded.search(raw, 7, slice(0, 900), own)
-        chosen = _nearest.by_plain_distance(raw, 7, own, 2)
-        n_fine, n_exact = lower[2]
-        assert n_exact <= n_fine  # the second bound comes first, and lets each of the nearest pass
-        assert n_exact >= 7 * 900
-        if kind == "noise":
-            assert n_exact < n_fine
-        for got in (lower[:2], chosen):
-            np.testing.assert_array_equal(got[1], expected[1])
-            np.testing.assert_array_equal(got[0], expected[0])
-
-    @pytest.mark.parametrize("k", [3, 60])
-    @pytest.mark.parametrize("left_out", [None, np.arange(900)], ids=["all", "others"])
-    def test_first_limits_save_distances_and_change_nothing(self, k, left_out, rng):
-        centres = rng.normal(size=(12, 300))
-        X = centres[rng.integers(0, 12, 900)] + 0.3 * rng.normal(size=(900, 300))
-        raw = (LeafKind.SQDIST, X, X, None)
-        reduced = _nearest._Bounded(raw, np.float32, 2).reduced(63, 127)
-        limited = reduced.limited(raw, k, left_out)
-        plain, got = (bounded.search(raw, k, slice(0, 900), left_out) for bounded in (reduced, limited))
-        np.testing.assert_array_equal(got[0], plain[0])
-        np.testing.assert_array_equal(got[1], plain[1])
-        np.testing.assert_array_equal(np.sort(limited.order), np.arange(900))
-        known = limited.known
-        assert (known >= plain[0][:, -1]).all()
-        # Clusters of about 30 rows tell a limit for 3 neighbours, and none for 60.
-        assert np.isfinite(known).mean() > 0.9 if k == 3 else np.isinf(known).any()
-        assert got[2][1] < plain[2][1] if k == 3 else got[2][1] <= plain[2][1]
-
-    def test_fewer_rows_than_directions(self, rng, monkeypatch):
-        monkeypatch.setattr(_nearest, "_WIDE_WORK", 0.0)
-        X, Q = rng.normal(size=(40, 300)), rng.normal(size=(800, 300))
-        got = _nearest.by_plain_distance((LeafKind.SQDIST, Q, X, None), 3, None, 2)
-        D = ((Q[:, None] - X) ** 2).sum(-1)
-        np.testing.assert_array_equal(got[1], brute_force(D, 3)[1])
-
     def test_rows_out_of_any_range_are_compared_as_they_are(self):
         X = np.array([[1e308, 0.0], [-1e308, 0.0], [0.0, 1.0]])
         with np.errstate(over="ignore"):
             distances, indices = searched(X, 1, kernel="laplacian", gamma=1.0).kneighbors(X)
         assert indices[:, 0].tolist() == [0, 1, 2]
         assert distances.tolist() == [[0.0]] * 3
+
+
+class TestIntegers:
+    """Distances of 16-bit integers bound those of the rows, and nothing is to be seen of that."""
+
+    @pytest.fixture(autouse=True)
+    def _blas_as_in_estimators(self):
+        with one_blas_thread():
+            yield
+
+    @staticmethod
+    def rows(kind, d, rng):
+        X = rng.normal(size=(600, 5)) @ rng.normal(size=(5, d)) + 0.1 * rng.normal(size=(600, d))
+        if kind == "noise":
+            X = rng.normal(size=X.shape)
+        elif kind == "grid":
+            X = np.rint(X / 4)
+        elif kind == "near ties":
+            X = rng.normal(size=(30, d))[rng.integers(0, 30, 600)] + 1e-9 * rng.normal(size=X.shape)
+        elif kind == "far":
+            X = X + 1e7
+        elif kind == "outliers":
+            X[::60] *= np.logspace(1, 8, 10)[:, None]
+        return X
+
+    @pytest.mark.parametrize("k", [1, 40])
+    @pytest.mark.parametrize("d", [1, 9, 65, 300])
+    @pytest.mark.parametrize("kind", ["low rank", "noise", "grid", "near ties", "far", "outliers"])
+    def test_they_decide_as_all_distances_do(self, kind, d, k, rng):
+        X, weight = self.rows(kind, d, rng), rng.uniform(0.5, 2.0, size=d)
+        for left, left_out, w in ((X, None, None), (X, np.arange(600), weight), (X[:303] * 1.1, None, None)):
+            raw = (LeafKind.SQDIST, left, X, w)
+            expected = _nearest.by_plain_distance(raw, k, left_out, 1, np.float64)
+            n = len(left)
+            scores, indices = np.full((n, k), np.nan), np.full((n, k), -1, np.int32)
+            rows = IntegerRows(raw, 2)
+            assert rows.usable
+            np.testing.assert_array_equal(np.sort(rows.rows), np.arange(n))
+            _, n_exact = rows.search(k, np.arange(n), left_out, (scores, indices))
+            assert n_exact >= k * n
+            np.testing.assert_array_equal(indices, expected[1])
+            np.testing.assert_array_equal(scores, expected[0])
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("kind", ["noise", "outliers"])
+    @pytest.mark.parametrize("d", [9, 300])
+    def test_they_bound_distances_from_both_sides(self, d, kind, dtype, rng):
+        X = self.rows(kind, d, rng).astype(dtype)
+        rows = IntegerRows((LeafKind.SQDIST, X[:200] * dtype(1.2), X, None), 1)
+        D = rows.scale * np.sqrt(cdist(X[:200] * dtype(1.2), X, "sqeuclidean"))
+        levels = [rows.first] if rows.second is None else [rows.first, rows.second]
+        for integers in levels:
+            left, right = integers.left.astype(np.float64), integers.right.astype(np.float64)
+            np.testing.assert_array_equal(integers.right_norms, (right**2).sum(1))
+            assert integers.right_norms.max() <= 2**30
+            found = np.sqrt(cdist(left, right, "sqeuclidean"))
+            assert (found <= D + integers.slack).all()
+        inside = rows.inside[0][:, None] & rows.inside[1]
+        assert (found >= D - integers.slack)[inside].all()
+        assert inside.mean() > 0.9
+        assert inside.all() == (kind == "noise" and rows.inside[0].all() and rows.inside[1].all())
+
+    def test_few_pairs_are_compared(self, rng):
+        centres = rng.normal(size=(12, 300))
+        X = centres[rng.integers(0, 12, 2000)] + 0.3 * rng.normal(size=(2000, 300))
+        scores, indices = np.empty((2000, 3)), np.empty((2000, 3), np.int32)
+        n_second, n_exact = IntegerRows((LeafKind.SQDIST, X, X, None), 2).search(
+            3, np.arange(2000), None, (scores, indices)
+        )
+        assert n_exact < 5 * 2000
+        assert n_exact < n_second < 0.2 * 2000**2
+
+    @pytest.mark.parametrize("factor", [0.0, 1e-160, 1e160])
+    def test_rows_out_of_range_are_left_to_floats(self, factor, rng, monkeypatch):
+        monkeypatch.setattr(_nearest, "_INTEGER_WORK", 0.0)
+        X = factor * rng.normal(size=(800, 6))
+        raw = (LeafKind.SQDIST, X, X, None)
+        with np.errstate(over="ignore"):
+            assert _nearest._by_integers(raw, 3, None, 1) is None
+            expected = _nearest.by_plain_distance(raw, 3, None, 1, np.float64)
+            got = _nearest.by_plain_distance(raw, 3, None, 1)
+        np.testing.assert_array_equal(got[0], expected[0])
+        np.testing.assert_array_equal(got[1], expected[1])
+
+    def test_a_row_whose_square_overflows_is_left_to_floats(self, rng, monkeypatch):
+        monkeypatch.setattr(_nearest, "_INTEGER_WORK", 0.0)
+        X = rng.normal(size=(3000, 6))
+        X[1] = 1e200  # in no sample
+        with np.errstate(over="ignore"):
+            assert _nearest._by_integers((LeafKind.SQDIST, X, X, None), 3, None, 1) is None
+
+    def test_a_first_strip_tells_where_they_leave_too_much_open(self, rng, monkeypatch):
+        monkeypatch.setattr(_nearest, "_INTEGER_WORK", 0.0)
+        X = np.where(rng.random(size=(3000, 1)) < 0.05, 1e6, 1.0) * rng.normal(size=(3000, 6))
+        raw = (LeafKind.SQDIST, X, X, None)
+        assert _nearest._by_integers(raw, 3, None, 1) is None
+        assert _nearest._by_integers((LeafKind.SQDIST, X / 1e6, X[:2000], None), 3, None, 1) is None
+        got, expected = (_nearest.by_plain_distance(raw, 3, None, 2, dtype) for dtype in (None, np.float64))
+        np.testing.assert_array_equal(got[1], expected[1])
+
+    def test_threads_change_nothing(self, rng, monkeypatch):
+        monkeypatch.setattr(_nearest, "_INTEGER_WORK", 0.0)
+        X = self.rows("low rank", 140, rng)
+        results = [_nearest._by_integers((LeafKind.SQDIST, X, X, None), 4, None, n) for n in (1, 2, 3)]
+        for one in results[1:]:
+            np.testing.assert_array_equal(one[0], results[0][0])
+            np.testing.assert_array_equal(one[1], results[0][1])
+
+    def test_fewer_rows_than_directions(self, rng):
+        X, Q = rng.normal(size=(40, 300)), rng.normal(size=(800, 300))
+        scores, indices = np.empty((800, 3)), np.empty((800, 3), np.int32)
+        IntegerRows((LeafKind.SQDIST, Q, X, None), 2).search(3, np.arange(800), None, (scores, indices))
+        np.testing.assert_array_equal(indices, brute_force(cdist(Q, X, "sqeuclidean"), 3)[1])
 
 
 class TestConventions:

@@ -137,6 +137,6 @@ def test_errors_are_those_of_plain_values(function, problem):
 def test_plain_arguments_do_not_meet_the_traced_form(problem, monkeypatch):
     _, K, y, _, _ = problem
     monkeypatch.setattr(
-        "mercer.solvers.least_squares.traced_ridge", lambda *args: pytest.fail("plain values were traced")
+        "mercer.solvers.ridge_functions.traced_ridge", lambda *args: pytest.fail("plain values were traced")
     )
     ridge(K, y, 0.1)

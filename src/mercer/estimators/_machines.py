@@ -136,16 +136,6 @@ class Sides(NamedTuple):
         """±1 by sample."""
         return np.repeat(self.signs, self.counts)
 
-    def signed(self, values):
-        """Changes the signs of the problem's values to y·value, in place."""
-        at = 0
-        for count, sign in zip(self.counts, self.signs, strict=True):
-            end = at + count
-            if sign < 0:
-                np.negative(values[at:end], out=values[at:end])
-            at = end
-        return values
-
 
 # ---------------------------------------------------------------- classification
 
@@ -320,12 +310,14 @@ def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None,
     top = _held_boxes(weights[None], folds)
     begin = [None] * p if previous is None else start_nu(previous, sides, weights, nu)
     begin += [None] * (len(jobs) - p)
+    # A group's box is that of all its pairs.
+    boxes = [[(box[a:b], box[a:b].sum()) for a, b in pairwise(rows.offsets.tolist())] for box in top]
     for index, job in enumerate(jobs):
         if begin[index] is not None:
             continue
-        first, second = (top[job.set][part] for part in sides[index % p].parts)
+        (first, most), (second, other) = (boxes[job.set][group] for group in pairs[index % p])
         # In a fold ν may be out of reach: then as much as there is.
-        total = min(nu * (first.sum() + second.sum()) / 2, first.sum(), second.sum())
+        total = min(nu * (most + other) / 2, most, other)
         begin[index] = np.concatenate([first_come(total, first), -first_come(total, second)])
     zeros = np.zeros_like(top)
     outcome = samples.solve(jobs, zeros, zeros, top, start=begin, fields=True, **options)
@@ -339,12 +331,15 @@ def _nu_outcome(outcome, sides, weights, nu, folds):
     rho = (outcome.bias[:, 1] - outcome.bias[:, 0]) / 2
     divisor = np.where(rho > _NO_MARGIN * np.maximum(np.abs(outcome.bias).max(axis=1), 1.0), rho, 1.0)
     objective = outcome.objective[:p]
-    loss, share = np.zeros((2, p))
-    for j, side in enumerate(sides):
-        own = side.take(weights)
-        short = rho[j] - side.signed(bias[j] - outcome.field[j])
-        loss[j] = (own * np.maximum(short, 0.0)).sum()
-        share[j] = nu * own.sum()
+    counts = np.array([side.counts for side in sides])
+    lengths = counts.sum(axis=1)
+    at = lengths.cumsum() - lengths
+    own = np.concatenate([weights[part] for side in sides for part in side.parts])
+    short = np.concatenate(outcome.field[:p]) - bias[:p].repeat(lengths)
+    # the parts' signs are the same in all problems
+    short *= np.repeat(sides[0].signs * p, counts.ravel())
+    loss = np.add.reduceat(own * np.maximum(short + rho[:p].repeat(lengths), 0.0), at)
+    share = nu * np.add.reduceat(own, at)
     primal = np.maximum(objective, 0.0) - rho[:p] * share + loss
     machines = Machines(
         beta=outcome.beta[:p],

@@ -1,13 +1,12 @@
 """Neighbours in feature space: by plain distances where the order is theirs, else by kernel values.
 
-Place on the way: ``kernels.distance``, ``_native`` → **_nearest** → ``neighbors``.
+Place on the way: ``kernels.distance``, ``_nearest_integers`` → **_nearest** → ``neighbors``.
 
-Plain distances are bounded in float32 by tiles of centred features, and decided in float64 by the
-differences of the raw rows: what is returned is as if every distance had been taken so, with equal ones in
-the order of the training rows.
+Plain distances are bounded by those of integers or by tiles of centred features in float32, and decided in
+float64 by the differences of the raw rows: what is returned is as if every distance had been taken so, with
+equal ones in the order of the training rows.
 """
 
-import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,7 +17,7 @@ from .. import _native
 from .._threads import n_threads as count_threads
 from ..kernels.prepared import Prepared, cast_side, check_range, diagonal, sides
 from ..kernels.program import Leaf, LeafKind, Program, Side
-from ..solvers.held_matrix import each_block
+from ._nearest_integers import IntegerRows, each_stretch
 
 __all__ = [
     "NotADistance",
@@ -35,13 +34,11 @@ _UNIT = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 _TINY = {np.dtype(np.float32): 1e-36, np.dtype(np.float64): 1e-290}
 _BLOCK = 2**18
 _PROBE = 192
-# From so many features and multiplications on fewer of them are tried, so many in tiles and so many in second
-# bounds, along directions of so many rows.
-_WIDE, _WIDE_WORK, _COARSE, _FINE, _SAMPLE = 192, 2e9, 63, 191, 256
-# Columns that give a row its first limit come from its own cluster, of which so many times the mean are seen.
-_CLUSTER = 2
-# The time of a second bound, and of a distance of raw rows, in entries of a tile of the raw width.
-_FINE_PAIR, _EXACT_PAIR = 10, 30
+# Integers pay from so many multiplications on and up to a width, as long as what they leave open takes less
+# than they save: ns of a second bound, of a distance and each of its features, and half of what a feature of
+# a pair takes in a tile of floats.
+_INTEGER_WORK, _INTEGER_WIDTH = 2e8, 10**6
+_SECOND, _EXACT, _EXACT_FEATURE, _FEATURE = 40.0, 30.0, 0.2, 0.02
 # Squared distances below −(_NEGATIVE (k(x, x) + k(z, z))) are no rounding.
 _NEGATIVE = 1e-7
 _TREE_ROWS, _TREE_SPARE = 512, 4
@@ -116,7 +113,6 @@ class _Bounded:
         unit = _UNIT[self.dtype]
         self.unit = (1.01 * terms + 24) * unit if self.dtype == np.float32 else (3 * terms + 40) * unit
         self.tiny = d * _TINY[self.dtype]
-        self.finer = self.known = self.order = None
         leaf = Leaf(LeafKind.DOT if self.product else kind, None)
         self.program = Program(np.zeros((0, 4), np.int32), (leaf,), (), (), {})
 
@@ -141,135 +137,28 @@ class _Bounded:
             block[:] = rounded[some]
             norms[some] = np.einsum("ij,ij->i", block, block) if self.product else np.abs(block).sum(axis=1)
 
-        _each_stretch(fill, F, self.threads)
+        each_stretch(fill, F, _BLOCK, self.threads)
         return rounded, norms
 
-    def reduced(self, n_coarse, n_fine):
-        """The same bounded from below by fewer features: in tiles few, and more of them for what these leave.
-
-        Along p orthonormal directions, with the norm of the rest as one more feature: ‖x − z‖² ≥ ‖Px − Pz‖² +
-        (r_x − r_z)². Norms stay, so that the same bounds hold; r comes from a difference of squares that is
-        off by η²‖x‖² at most, which moves (r_x − r_z)² by less than 5η times the norms' sum.
-        """
-        d = self.right.shape[1]
-        basis = _directions(self.right[:: max(1, len(self.right) // _SAMPLE)], n_fine)
-        n_coarse = min(n_coarse, basis.shape[1])
-        other = copy.copy(self)
-        other.right, fine_right = _project(self.right, self.right_norms, basis, n_coarse, self.threads)
-        other.left, fine_left = other.right, fine_right
-        if self.left is not self.right:
-            other.left, fine_left = _project(self.left, self.left_norms, basis, n_coarse, self.threads)
-        slack = np.sqrt(8 * (d + 8) * _UNIT[np.dtype(np.float64)])
-        # To the features' own rounding, theirs in `self`, comes that of the new ones.
-        other.unit = (1.01 * (n_fine + 1) + 32) * _UNIT[self.dtype] + 5 * slack
-        other.finer = fine_left, fine_right
-        return other
-
-    def limited(self, raw, k, left_out):
-        """The same, with a distance within which each row has k columns: searches begin with limits.
-
-        `order` has neighbouring rows together, so that caches keep what they have in common.
-        """
-        other = copy.copy(self)
-        proposed, other.order = _in_own_cluster(self, min(k + (left_out is not None), len(self.right)))
-        scores = _native.nearest_pairs(raw, proposed, self.threads)
-        if left_out is not None:
-            scores[proposed == left_out[:, None]] = np.inf
-        other.known = np.partition(scores, k - 1, axis=1)[:, k - 1]
-        return other
-
-    def search(self, raw, k, rows, left_out, split=True):
+    def search(self, raw, k, rows, left_out):
         """`_native.nearest` of some of the rows."""
         left, norms = self.left[rows], self.left_norms[rows]
-        error = np.full(len(norms), np.inf) if self.lost else self.unit * norms + self.tiny
         columns = -self.unit * self.right_norms + (self.right_norms if self.product else 0.0)
         kind, raw_left, raw_right, weight = raw
-        finer = (
-            None if self.finer is None else (self.finer[0][rows], self.finer[1], self.unit * self.right_norms)
-        )
-        scores, indices, n_taken, _ = _native.nearest(
+        return _native.nearest(
             self.program,
             Side(len(norms), [left], np.empty((0, len(norms)))),
             Side(len(columns), [self.right], np.empty((0, len(columns)))),
             k,
             rows=norms if self.product else np.zeros(len(norms)),
             columns=columns,
-            row_error=error,
+            row_error=np.full(len(norms), np.inf) if self.lost else self.unit * norms + self.tiny,
             coefficient=-2.0 if self.product else 1.0,
             left_out=None if left_out is None else left_out[rows],
-            bounds=(2.000001 * self.unit * self.right_norms if finer is None else None, self.scale),
-            finer=finer,
-            known=None if self.known is None else self.known[rows],
+            bounds=(2.000001 * self.unit * self.right_norms, self.scale),
             raw=(kind, raw_left[rows], raw_right, weight),
-            split=split,
             n_threads=self.threads,
-        )
-        return scores, indices, n_taken
-
-
-def _directions(sample, n_components):
-    """Orthonormal directions (d, n_components) along which a sample is widest, the widest first."""
-    sample = sample.astype(np.float64)
-    vectors = np.linalg.eigh(sample @ sample.T)[1][:, ::-1]
-    return np.linalg.qr(sample.T @ vectors[:, :n_components])[0]
-
-
-def _project(F, norms, basis, n_coarse, threads):
-    """Features along the first of some directions and along all, each with the norm of what is left."""
-    n, n_fine = len(F), basis.shape[1]
-    coarse, fine = (
-        np.empty((n, n_coarse + 1), np.float32),
-        np.zeros((n, -(-(n_fine + 1) // 64) * 64), np.float32),
-    )
-
-    def fill(start, stop):
-        along = F[start:stop].astype(np.float64) @ basis
-        for out, width in ((coarse, n_coarse), (fine, n_fine)):
-            out[start:stop, :width] = along[:, :width]
-            rest = norms[start:stop] - np.einsum("ij,ij->i", along[:, :width], along[:, :width])
-            out[start:stop, width] = np.sqrt(np.maximum(rest, 0.0))
-
-    _each_stretch(fill, F, threads)
-    return coarse, fine
-
-
-def _in_own_cluster(bounded, p):
-    """For each row p near columns of those that share its nearest pivot (n, p), or −1; and rows by pivots."""
-    left, right = bounded.left, bounded.right
-    n_pivots = int(np.sqrt(len(right)))
-    pivots = right[:: len(right) // n_pivots][:n_pivots]
-    columns = _by_pivot(right, pivots, bounded.threads)
-    rows = columns if left is right else _by_pivot(left, pivots, bounded.threads)
-    heights, out = 0.5 * np.einsum("ij,ij->i", right, right), np.full((len(left), p), -1, np.int32)
-    most = max(p, _CLUSTER * len(right) // n_pivots)
-
-    def propose(pivot, _):
-        mine, there = rows[pivot], columns[pivot]
-        there = there[:: max(1, -(-len(there) // most))]
-        if len(mine) and len(there) >= p:
-            scores = heights[there] - left[mine] @ right[there].T
-            out[mine] = there[np.argpartition(scores, p - 1, axis=1)[:, :p]]
-
-    each_block(propose, np.arange(n_pivots + 1), bounded.threads)
-    return out, np.concatenate(rows)
-
-
-def _by_pivot(F, pivots, threads):
-    """For each pivot the rows of F that it is nearest to."""
-    heights, nearest = 0.5 * np.einsum("ij,ij->i", pivots, pivots), np.empty(len(F), np.intp)
-
-    def fill(start, stop):
-        nearest[start:stop] = np.argmin(heights - F[start:stop] @ pivots.T, axis=1)
-
-    _each_stretch(fill, F, threads)
-    order = np.argsort(nearest, kind="stable")
-    return np.split(order, np.searchsorted(nearest[order], np.arange(1, len(pivots))))
-
-
-def _each_stretch(function, F, threads):
-    """Call ``function(start, stop)`` for stretches of rows that make small blocks."""
-    step = max(1, _BLOCK // F.shape[1])
-    each_block(function, np.append(np.arange(0, len(F), step), len(F)), threads)
+        )[:3]
 
 
 def _largest(F, centre, weight):
@@ -297,8 +186,8 @@ def by_plain_distance(raw, k, left_out=None, n_threads=None, dtype=None):
         The training row that each query leaves out.
     n_threads : int or None
     dtype : dtype or None
-        Of the bounds; None is float32, or float64 where a first strip shows that float32 leaves too much
-        open. Results are the same.
+        Of the bounds; None is integers or float32, or float64 where a first strip shows that these leave too
+        much open. Results are the same.
 
     Returns
     -------
@@ -306,34 +195,40 @@ def by_plain_distance(raw, k, left_out=None, n_threads=None, dtype=None):
         float64, those of the form's leaf.
     indices : ndarray of shape (n, k)
     """
-    n = raw[1].shape[0]
-    bounded = _Bounded(raw, np.float32 if dtype is None else dtype, n_threads)
+    n, m = raw[1].shape[0], raw[2].shape[0]
     if dtype is not None or n <= 4 * _PROBE:
-        return bounded.search(raw, k, slice(0, n), left_out)[:2]
-    bounded, first = _quickest(bounded, raw, k, left_out)
-    rest = slice(_PROBE, n) if bounded.order is None else bounded.order[bounded.order >= _PROBE]
-    scores, indices = np.empty((n, k)), np.empty((n, k), np.intp)
-    scores[:_PROBE], indices[:_PROBE] = first[:2]
-    scores[rest], indices[rest] = bounded.search(raw, k, rest, left_out)[:2]
-    return scores, indices
+        return _Bounded(raw, np.float32 if dtype is None else dtype, n_threads).search(
+            raw, k, slice(0, n), left_out
+        )[:2]
+    found = _by_integers(raw, k, left_out, count_threads(n_threads))
+    if found is not None:
+        return found
+    bounded = _Bounded(raw, np.float32, n_threads)
+    first = bounded.search(raw, k, slice(0, _PROBE), left_out)
+    if first[2] > _PROBE * (2 * k + 0.03 * m):
+        bounded = _Bounded(raw, np.float64, n_threads)
+    rest = bounded.search(raw, k, slice(_PROBE, n), left_out)
+    return tuple(np.concatenate(parts) for parts in zip(first[:2], rest[:2], strict=True))
 
 
-def _quickest(bounded, raw, k, left_out):
-    """The bounds to go on with after a first strip, and that strip's results."""
-    (n, d), m = raw[1].shape, raw[2].shape[0]
-    strip = slice(0, _PROBE)
-    wide = bounded.product and not bounded.lost and isinstance(bounded.right, np.ndarray)
-    if wide and d >= _WIDE and float(n) * m * d > _WIDE_WORK:
-        n_fine = min(_FINE, d // 2 - 1)
-        reduced = bounded.reduced(_COARSE, n_fine).limited(raw, k, left_out)
-        first = reduced.search(raw, k, strip, left_out, split=False)
-        n_finer, n_exact = first[2]
-        if _COARSE / d + (_FINE_PAIR * n_finer + _EXACT_PAIR * n_exact) / (_PROBE * m) < 0.7:
-            return reduced, first
-    first = bounded.search(raw, k, strip, left_out)
-    if first[2][1] > _PROBE * (2 * k + 0.03 * m):
-        bounded = _Bounded(raw, np.float64, bounded.threads)
-    return bounded, first
+def _by_integers(raw, k, left_out, threads):
+    """The same from integers' bounds; None where these are of no use, or some rows show them to be slow."""
+    kind, left, right, _ = raw
+    if kind != LeafKind.SQDIST or sp.issparse(right):
+        return None
+    (n, d), m = left.shape, len(right)
+    if float(n) * m * d < _INTEGER_WORK or d > _INTEGER_WIDTH:
+        return None
+    rows = IntegerRows(raw, threads)
+    if not rows.usable:
+        return None
+    out = np.empty((n, k)), np.empty((n, k), np.int32)
+    probe = np.arange(_PROBE) * (n // _PROBE)
+    n_second, n_exact = rows.search(k, probe, left_out, out)
+    if _SECOND * n_second + (_EXACT + _EXACT_FEATURE * d) * n_exact > _FEATURE * d * _PROBE * m:
+        return None
+    rows.search(k, np.delete(np.arange(n), probe), left_out, out)
+    return out[0], out[1].astype(np.intp)
 
 
 # ---------------------------------------------------------------- trees

@@ -26,7 +26,7 @@ def first_come(total, upper):
     ndarray of shape (n,)
     """
     before = np.cumsum(upper) - upper
-    return np.clip(total - before, 0.0, upper)
+    return np.minimum(np.maximum(total - before, 0.0), upper)
 
 
 def _into_box(beta, signs, box):

@@ -15,7 +15,8 @@ from .._threads import n_threads, one_blas_thread
 from ..gram import Gram
 from ..kernels.precomputed import Precomputed
 from ..solvers import NotPositiveDefinite
-from ..solvers.least_squares import check_alpha, ridge_cg, ridge_cholesky, ridge_loo_residuals
+from ..solvers.least_squares import ridge_cg, ridge_cholesky, ridge_loo_residuals
+from ..solvers.ridge_functions import check_alpha
 from ._base import KernelEstimator, check_choice, check_flag, check_number, check_rng, own_rows
 from ._centres import CentredRidge
 

@@ -3,7 +3,7 @@
 Place on the way: kernel expression → ``gram`` → **solvers** → ``estimators``.
 """
 
-from .least_squares import ridge, ridge_loo
 from .outcome import NotPositiveDefinite, Outcome
+from .ridge_functions import ridge, ridge_loo
 
 __all__ = ["NotPositiveDefinite", "Outcome", "ridge", "ridge_loo"]
