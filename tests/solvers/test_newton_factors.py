@@ -5,7 +5,7 @@ import pytest
 
 from mercer.kernels import RBF
 from mercer.losses import Logistic, Softmax
-from mercer.solvers import newton_factors
+from mercer.solvers import newton_factors, newton_parts
 from mercer.solvers.held_matrix import low_rank_of
 from mercer.solvers.newton import newton
 from mercer.solvers.newton_factors import Factors, _bending_rows, preconditioner
@@ -117,7 +117,7 @@ def test_some_of_the_problems(loss):
 def test_numbers_of_16_bits_are_near_those_of_32(alpha, monkeypatch):
     systems = Systems(2, alpha=alpha)
     coarse, _ = systems.factors()(systems.R, np.arange(2))
-    monkeypatch.setattr(newton_factors, "_COARSE_UP_TO", 0.0)
+    monkeypatch.setattr(newton_parts, "_COARSE_UP_TO", 0.0)
     fine, _ = systems.factors()(systems.R, np.arange(2))
     largest = N * (systems.curvature().diagonal ** 2).max() / (2 * alpha)
     error = np.linalg.norm(coarse - fine)

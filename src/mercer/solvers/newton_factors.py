@@ -1,16 +1,15 @@
 """Factors of the Newton systems themselves, for α where a low-rank preconditioner leaves too much.
 
-Place on the way: ``newton_system`` → **newton_factors** → ``newton``.
+Place on the way: ``newton_coupled`` → **newton_factors** → ``newton``.
 """
-
-from functools import partial
 
 import numpy as np
 
-from .. import _native
 from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .held_matrix import WHOLE_UP_TO, each_block
+from .newton_coupled import CoupledFactors, Directions
+from .newton_parts import factor_of_part, make_each
 from .newton_system import (
     LEADING,
     Following,
@@ -27,12 +26,12 @@ __all__ = ["Factors", "preconditioner"]
 _LEFT_OUT = 0.3
 #: A factor's multiply-adds over those of a product that takes as long, with the factor's part in it.
 _FASTER = 80.0
-#: Numbers that factors may keep, over those in K.
-_ROOM = 4.0
-#: Rows times the largest D² k / 2α, k of K's diagonal, up to which numbers of 16 bits carry a factor: none of
-#: its numbers is beyond the root of that, so that their rounding in a row is a tenth of the root of 2α.
-_COARSE_UP_TO = (0.1 * 2**16) ** 2
-_EPS = float(np.finfo(np.float32).eps)
+#: Numbers, of 16 bits mostly, that factors may keep, over those in K.
+_ROOM = 12.0
+#: Products that making factors of several outputs may take, over what the root of ``tr(Sᵀ K S) / 2α`` is
+#: above the second number, where they spare none (satimage, 2000 and 4000 rows, α from 0.004 to 1e-4: with
+#: them an α takes 55 products and their making, without them 0.7 to 0.9 of that root).
+_WORTH, _FROM = 0.45, 100.0
 
 
 def preconditioner(low_rank, curvature, alphas, matrix=None, n_threads=None):
@@ -51,16 +50,36 @@ def preconditioner(low_rank, curvature, alphas, matrix=None, n_threads=None):
 
     Returns
     -------
-    Preconditioner or Factors
+    Preconditioner, Factors or CoupledFactors
     """
-    large = matrix is not None and len(matrix) > WHOLE_UP_TO
-    if large and not Preconditioner.fits_single(low_rank, curvature, alphas):
-        rows = _bending_rows(matrix, curvature, alphas)
-        if sum(float(len(each)) ** 2 for each in rows) <= _ROOM * matrix.size:
-            factors = Factors(low_rank, curvature, alphas, matrix, rows, n_threads)
-            if factors.made:
-                return factors
+    if matrix is not None and len(matrix) > WHOLE_UP_TO:
+        pose = _coupled if curvature.vector else _one_by_one
+        factors = pose(low_rank, curvature, alphas, matrix, n_threads)
+        if factors is not None and factors.made:
+            return factors
     return Preconditioner(low_rank, curvature, alphas, n_threads)
+
+
+def _coupled(low_rank, curvature, alphas, K, n_threads):
+    """Factors of several outputs where they cost less than the steps that they spare."""
+    n, q, n_outputs = curvature.shape
+    if q * n_outputs**2 > n:
+        return None  # the Hessians would take more than K
+    directions = Directions(curvature, alphas, K.diagonal())
+    numbers = sum(float(len(each)) ** 2 for each in directions.places)
+    if numbers > _ROOM * K.size or directions.cost > _WORTH * (np.sqrt(directions.strength) - _FROM):
+        return None
+    return CoupledFactors(low_rank, curvature, alphas, K, directions, n_threads)
+
+
+def _one_by_one(low_rank, curvature, alphas, K, n_threads):
+    """Factors of problems of one output each where a low rank would have to be in float64."""
+    if Preconditioner.fits_single(low_rank, curvature, alphas):
+        return None
+    rows = _bending_rows(K, curvature, alphas)
+    if sum(float(len(each)) ** 2 for each in rows) > _ROOM * K.size:
+        return None
+    return Factors(low_rank, curvature, alphas, K, rows, n_threads)
 
 
 def _bending_rows(K, curvature, alphas):
@@ -115,13 +134,10 @@ class Factors(Following):
 
         def make(column, n_threads):
             mine = rows[column]
-            self.parts[column] = mine, *_factor(K, mine, self.D[mine, column], self.shift[column], n_threads)
+            factor = factor_of_part(K, mine, self.D[mine, column], self.shift[column], n_threads)
+            self.parts[column] = mine, *factor
 
-        one_each = len(rows) // self.threads * self.threads
-        with one_blas_thread():  # for all of them: setting it in several threads would be a race
-            each_block(lambda column, _: make(column, 1), np.arange(one_each + 1), self.threads)
-            for column in range(one_each, len(rows)):
-                make(column, self.threads)
+        make_each(make, len(rows), self.threads)
         self.made = all(solve is not None for _, solve, _ in self.parts)
 
     def take(self, going):
@@ -149,26 +165,3 @@ class Factors(Following):
         with one_blas_thread():
             each_block(solve, np.arange(len(columns) + 1), self.threads)
         return (out * scale).reshape(R.shape), size.reshape(q, n_outputs).sum(axis=1)
-
-
-def _factor(K, rows, d, shift, n_threads):
-    """How to solve ``(d K d + shift I) / unit`` among some rows, None without a factor; and the unit."""
-    n = len(rows)
-    diagonal = K[rows, rows] * d**2
-    trace = float(diagonal.sum())
-    coarse = n * float(diagonal.max(initial=0.0)) <= _COARSE_UP_TO * shift
-    unit = power_of_two(trace)  # float32 holds no more than 3e38
-    d = d / np.sqrt(unit)
-    for extra in (1.0, 10.0, 100.0):
-        A = _native.scaled_part(K, rows, d, n_threads)
-        A.T.flat[:: n + 1] += np.float32((shift + extra * _EPS * trace) / unit)
-        if _native.cholesky(A, n_threads) == 0:
-            return _solver(A, coarse, n_threads), unit
-    return None, unit
-
-
-def _solver(L, coarse, n_threads):
-    """``(b, n_threads) -> (L Lᵀ)⁻¹ b``; coarse keeps L in 16 bits, half of what each call has to read."""
-    if coarse:
-        return partial(_native.coarse_solve, _native.coarse(L, n_threads))
-    return lambda b, n_threads: _native.cholesky_solve(L, b[:, None], n_threads)[:, 0]

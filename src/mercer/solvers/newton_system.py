@@ -135,6 +135,14 @@ class Following:
         other.scale = np.sqrt(other.rest / self.made_at)
         return other
 
+    def apply(self, curvature, R, problems):
+        """``Sᵀ D⁻¹ X⁻¹ D⁻¹ S R`` with X the preconditioner's matrix, and the norms of S R in K's, squared.
+
+        For elementwise losses S = D, and nothing but X⁻¹ is left.
+        """
+        Z, size = self(curvature.forward_normalised(R), problems)
+        return curvature.adjoint_normalised(Z), size
+
     def take(self, going):
         """The same for some of the problems."""
         other, columns = copy.copy(self), columns_of(np.flatnonzero(going), self.n_outputs)
@@ -347,12 +355,8 @@ class _System:
         return self.curvature.adjoint(image) + self.shift[:, None] * P, image
 
     def precondition(self, R):
-        """``Sᵀ D⁻¹ X⁻¹ D⁻¹ S R`` with X the preconditioner's matrix, and the norms of S R in K's, squared.
-
-        For elementwise losses S = D, and nothing but X⁻¹ is left.
-        """
-        Z, size = self.preconditioner(self.curvature.forward_normalised(R), self.problems)
-        return self.curvature.adjoint_normalised(Z), size
+        """The preconditioned R, and the norms of S R in K's, squared."""
+        return self.preconditioner.apply(self.curvature, R, self.problems)
 
     def project(self, R):
         """R less Sᵀ1 β, and β of shape (q, C)."""
