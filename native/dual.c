@@ -303,17 +303,18 @@ static void set_bias(Smo *smo, int part)
     smo->job->least[part] = found->least;
 }
 
-/* What rounding left next to a bound or the kink is there: as a free variable it would set the bias. */
+/* What rounding left next to a bound or the kink is there: as a free variable it would set the bias. Rounding is measured
+ * by the largest β, not by the box, beside which all of a solution may be small. */
 static void snap(Smo *smo)
 {
     double largest = 0;
     for (ptrdiff_t v = 0; v < smo->size; v++)
         largest = fabs(smo->beta[v]) > largest ? fabs(smo->beta[v]) : largest;
+    const double near = 1e-12 * largest;
     for (ptrdiff_t k = 0; k < smo->n; k++) {
         const ptrdiff_t v = smo->variable[k];
         if (v < 0)
             continue;
-        const double range = smo->upper[v] - smo->lower[v], near = 1e-12 * (isinf(range) ? largest : range);
         const double stops[] = {smo->lower[v], smo->upper[v], smo->job->epsilon > 0 ? 0 : smo->lower[v]};
         for (int s = 0; s < 3; s++)
             if (fabs(smo->beta[v] - stops[s]) <= near)

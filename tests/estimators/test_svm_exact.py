@@ -348,6 +348,18 @@ def test_free_support_vectors_lie_on_the_margin():
     )
 
 
+@pytest.mark.parametrize("C", [1e13, 1e20, 1e200])
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_box_far_larger_than_the_solution_is_no_bound(C, copies, rng):
+    """Coefficients that are small beside C count as any others do."""
+    X, y = np.repeat(rng.normal(size=(8, 2)), copies, axis=0), np.repeat(np.arange(8), copies)
+    for machine, targets in ((SVC, y % 2), (SVR, y.astype(float))):
+        model, hard = (machine(C=c, gamma=0.5, tol=1e-9).fit(X, targets) for c in (C, 1e6))
+        np.testing.assert_allclose(model.objective_, hard.objective_, rtol=1e-8)
+        np.testing.assert_array_equal(model.support_, hard.support_)
+        np.testing.assert_allclose(model.dual_coef_, hard.dual_coef_, rtol=1e-6)
+
+
 def test_class_weights_multiply_c():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(12, 2))

@@ -119,6 +119,13 @@ def test_scale_needs_the_variance():
         from_name("rbf", "scale", n_features=3)
 
 
+def test_a_variance_beyond_the_range_is_named():
+    X = np.array([[1e200, -1e200], [0.0, 1e200]])
+    for form in (np.asarray, sp.csr_array):
+        with pytest.raises(ValueError, match="the variance of X, from which gamma='scale' comes, leaves"):
+            from_name("rbf", "scale", n_features=2, variance=variance_of(form(X)))
+
+
 def test_variance_does_not_cancel_nor_touch_its_argument():
     X = np.array([[1e8 + 1, 1e8], [1e8, 1e8 + 1]])
     assert variance_of(X) == variance_of(sp.csr_array(X)) == 0.25

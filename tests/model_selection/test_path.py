@@ -467,6 +467,28 @@ def test_errors_of_the_estimator(estimator, params, match):
         PathCV(estimator, **params).fit(*two_classes())
 
 
+@pytest.mark.parametrize(
+    ("weights", "match"),
+    [
+        (np.r_[np.ones(139), np.nan], "sample_weight contains NaN at row 139"),
+        (np.ones((140, 1)), r"sample_weight must be a 1D array .* got shape \(140, 1\)"),
+        (np.ones(7), "sample_weight has 7 entries, but X has 140 rows"),
+        (np.zeros(140), "sample_weight has no positive entry"),
+    ],
+)
+def test_weights_are_looked_at_before_any_fit(weights, match, monkeypatch):
+    refuse_fits(monkeypatch)
+    with pytest.raises(ValueError, match=match):
+        PathCV(SVC(), Cs=[1.0]).fit(*two_classes(), sample_weight=weights)
+
+
+@pytest.mark.parametrize("y", [np.linspace(0, 1, 140), np.array([1, "a"] * 70, dtype=object)])
+def test_targets_that_are_no_labels_are_refused_before_any_fit(y, monkeypatch):
+    refuse_fits(monkeypatch)
+    with pytest.raises(ValueError, match="Unknown label type"):
+        PathCV(SVC(), Cs=[1.0]).fit(two_classes()[0], y)
+
+
 class TestFoldsWithoutAClass:
     X = np.arange(12.0)[:, None]
 

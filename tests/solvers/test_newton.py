@@ -328,6 +328,15 @@ class TestHardCases:
             assert np.isfinite(outcome.a).all()
             assert (y * outcome.f[:, 0] > 0).all()
 
+    @pytest.mark.parametrize("alpha", [1e-13, 1e-17, 1e-30])
+    @pytest.mark.parametrize("loss", [Squared(), SquaredMargin()], ids=str)
+    def test_an_alpha_below_rounding_ends_at_the_data(self, loss, alpha, rng):
+        """Where −g/(2α) is noise no step is taken that raises P, and a fit that fell short says so."""
+        K, y = RBF(gamma=1.0)(rng.normal(size=(12, 2))), np.tile([-1.0, 1.0], 6)
+        outcome = solve(K, loss, y, alpha)
+        assert (loss.value(y, outcome.f[:, 0]) < 1e-8).all()
+        assert outcome.converged.all() or (outcome.gap > 1e-8 * outcome.objective).all()
+
     @pytest.mark.parametrize("alpha", [1.0, 1e-8])
     def test_equal_rows_with_opposite_labels(self, alpha, rng):
         X = np.repeat(rng.normal(size=(15, 2)), 2, axis=0)

@@ -101,7 +101,7 @@ class CanonicalRows:
         values = np.clip(left, 0.0, own)
         # What rounding of the shares left over or short, where a row is full or untouched.
         values = np.where(values > own * (1 - 1e-12), own, values)
-        values[values < np.where(np.isinf(own), 0.0, own * 1e-12)] = 0.0
+        values[values < np.minimum(own, size) * 1e-12] = 0.0
         values = np.copysign(values, coefficients[:, owner])
         kept = values.any(axis=0)
         return self.members[at[kept]], values[:, kept], own[kept], owner[kept]
@@ -291,6 +291,7 @@ def equal_across(X, rows, codes):
     return tuple(sorted((int(rows[found[0]]), int(rows[found[0] + 1])))) if found.size else None
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def weighted_variance(X, rows):
     """Variance of all entries of the training rows, each as often as its weight says.
 

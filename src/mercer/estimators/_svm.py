@@ -120,9 +120,8 @@ class SupportVectorMachine(KernelEstimator):
 
     def _variance(self, X, rows):
         """That of X if every row counts once; else by weights, so that a weight of 2 is the row twice."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            plain = rows.members is None and (rows.weights == 1).all() and len(rows.rows) == X.shape[0]
-            variance = variance_of(X) if plain else weighted_variance(X, rows)
+        plain = rows.members is None and (rows.weights == 1).all() and len(rows.rows) == X.shape[0]
+        variance = variance_of(X) if plain else weighted_variance(X, rows)
         if not np.isfinite(variance):
             raise ValueError(
                 "The dual coefficients or intercepts are not finite: the variance of X, from which "

@@ -288,16 +288,10 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         weights, named = sample_weight, isinstance(self.kernel, str) and self.kernel != "precomputed"
         if not (named and self._gamma_is_scale()):
             return self._resolve_kernel(X)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if weights is None:
-                variance = variance_of(X)
-            else:
-                variance = weighted_variance(X, canonical_rows(X, None, 1, weights, merge=False))
-        if not np.isfinite(variance):
-            raise ValueError(
-                "the variance of X, from which gamma='scale' comes, leaves float64's range; scale the "
-                "samples down first"
-            )
+        if weights is None:
+            variance = variance_of(X)
+        else:
+            variance = weighted_variance(X, canonical_rows(X, None, 1, weights, merge=False))
         return from_name(
             self.kernel, self.gamma, self.degree, self.coef0, n_features=X.shape[1], variance=variance
         )

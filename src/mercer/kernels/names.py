@@ -68,7 +68,7 @@ def from_name(name, gamma=None, degree=3, coef0=1.0, *, n_features=None, varianc
     ------
     ValueError
         For an unknown name or a gamma of another kind, with the nearest ones; or if what gamma is worked
-        out from is not given.
+        out from is not given, or not finite.
     TypeError
         If the name is not a string.
 
@@ -91,10 +91,12 @@ def from_name(name, gamma=None, degree=3, coef0=1.0, *, n_features=None, varianc
     return _KERNELS[name](resolved, degree, coef0)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def variance_of(X):
     """Variance of all entries of a matrix, in float64; the zeros that a sparse one does not store count.
 
-    It is exactly 0 where all entries are equal, whatever their mean is rounded to.
+    It is exactly 0 where all entries are equal, whatever their mean is rounded to, and not finite where it
+    leaves float64's range.
 
     Parameters
     ----------
@@ -132,6 +134,11 @@ def _gamma(gamma, default, n_features, variance):
         return 1.0 / n_features
     if variance is None:
         raise ValueError("gamma='scale' comes from the data: give variance, or gamma as a number")
+    if not np.isfinite(variance):
+        raise ValueError(
+            "the variance of X, from which gamma='scale' comes, leaves float64's range; scale the samples "
+            "down first"
+        )
     # Constant data (and a variance so small that its reciprocal overflows) have no scale: 1, as scikit-learn.
     spread = float(n_features * variance)
     return 1.0 / spread if spread > 1.0 / np.finfo(np.float64).max else 1.0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
+from sklearn.utils.multiclass import check_classification_targets
 
 from ..estimators._base import KernelEstimator
 from ..kernels.prepared import n_rows
@@ -111,13 +112,16 @@ def splits_of(estimator, cv, X, y, groups):
     Raises
     ------
     ValueError
-        Without folds; for training rows of one class, where an estimator with α is to tell classes apart.
+        Without folds; for a classifier's targets that are no labels; for training rows of one class, where
+        an estimator with α is to tell classes apart.
     """
+    classifier = is_classifier(estimator)
+    if classifier and y is not None:
+        check_classification_targets(y)
     if isinstance(cv, str):
         if cv != "loo":
             raise ValueError(f"cv={cv!r} is unknown; pass a number of folds, a splitter, or 'loo'")
         return [(np.arange(n_rows(X)),) * 2]
-    classifier = is_classifier(estimator)
     splits = list(check_cv(cv, y, classifier=classifier).split(X, y, groups))
     if not splits:
         raise ValueError(f"cv={cv!r} makes no folds")

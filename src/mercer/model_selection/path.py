@@ -19,8 +19,10 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import indexable
 
+from .._arrays import check_weights
 from .._progress import progress
 from .._threads import n_threads
+from ..kernels.prepared import n_rows
 from ._alpha_path import go_by_alphas
 from ._alphas import alphas_from_spectrum, of_alphas, searches_alpha
 from ._machine_path import go_by_machines
@@ -152,7 +154,7 @@ class PathCV(GridSearchCV):
             A precomputed kernel's matrix is split by rows and columns.
         y : array_like of shape (n,) or (n, t), or None
             Targets.
-        sample_weight : array_like of shape (n,) or None
+        sample_weight : array_like of shape (n,), float or None
             For the fits, not for the scores.
         groups : array_like of shape (n,) or None
             For the splitter.
@@ -170,8 +172,8 @@ class PathCV(GridSearchCV):
         threads = n_threads(self.n_jobs)
         scores = Scores(self.estimator, self.scoring, self.error_score)
         self._check_refit_by(scores)
-        X, y, groups, sample_weight = indexable(X, y, groups, sample_weight)
-        weights = None if sample_weight is None else np.asarray(sample_weight)
+        X, y, groups = indexable(X, y, groups)
+        weights = check_weights(sample_weight, n_rows(X))
         alphas = self._alphas(X, y, weights)
         cells = cells_of(self.estimator, alphas, self.Cs, self.gammas, self.param_grid)
         splits = splits_of(self.estimator, self.cv, X, y, groups)

@@ -122,7 +122,8 @@ def _gauge(problems, product, state):
     own = by_problem(state.a, state.h)
     size = np.maximum(np.maximum(own, by_problem(p, Kp)), 0.0)
     error = np.sqrt(away)
-    relative = np.divide(error, np.sqrt(size), out=np.zeros_like(error), where=size > 0)
+    relative = np.divide(error, np.sqrt(size), out=np.zeros_like(error), where=(size > 0) & (size < np.inf))
+    relative[~(size < np.inf)] = 1.0  # p is beyond the range: next to it a is 0
     if problems.fit_intercept:
         sums, sizes = np.abs(g.sum(axis=0)).max(axis=1), np.abs(g).sum(axis=(0, 2))
         relative = np.maximum(relative, np.divide(sums, sizes, out=np.zeros_like(sums), where=sizes > 0))
@@ -153,6 +154,9 @@ def _step(problems, state, gauge, step, image, shift, blur):
         if not short.any():
             break
         length[short] /= 2
+    else:
+        # Rounding, or numbers beyond the range, left no descent in it.
+        da[:, short], dh[:, short], shift = 0.0, 0.0, np.where(short[:, None], 0.0, shift)
     t = length[:, None]
     moved = _State(state.a + t * da, state.h + t * dh, state.b + length[:, None] * shift)
     whole = length == 1
