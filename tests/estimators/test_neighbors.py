@@ -597,6 +597,8 @@ class TestBadInput:
     def test_labels(self):
         with pytest.raises(ValueError, match="Unknown label type"):
             KernelKNeighborsClassifier().fit(self.X, np.linspace(0, 1, 6))
+        with pytest.raises(ValueError, match="The first is at row 2"):
+            KernelKNeighborsClassifier().fit(self.X, [0.0, 1.0, np.nan, 0.0, 1.0, 1.0])
         with pytest.warns(DataConversionWarning, match="column-vector"):
             KernelKNeighborsClassifier(1).fit(self.X, np.array(self.y)[:, None])
 

@@ -489,6 +489,13 @@ def test_targets_that_are_no_labels_are_refused_before_any_fit(y, monkeypatch):
         PathCV(SVC(), Cs=[1.0]).fit(two_classes()[0], y)
 
 
+def test_labels_that_are_nan_are_named_before_any_fit(monkeypatch):
+    refuse_fits(monkeypatch)
+    X, y = two_classes()
+    with pytest.raises(ValueError, match="The first is at row 3, 1 in all"):
+        PathCV(SVC(), Cs=[1.0]).fit(X, np.where(np.arange(len(y)) == 3, np.nan, y))
+
+
 class TestFoldsWithoutAClass:
     X = np.arange(12.0)[:, None]
 

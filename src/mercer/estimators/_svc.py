@@ -29,6 +29,27 @@ _FOLDS = 5
 _BATCH = 2**22
 
 
+def check_labels(y, owner):
+    """Raise where an estimator's labels are none.
+
+    Parameters
+    ----------
+    y : array_like of shape (n,) or (n, t)
+    owner : str
+        Who wants them.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity, with its place; numbers that are no labels.
+    """
+    values = np.asarray(y)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        check_targets(values, len(values), owner=owner)  # says where
+    if values.dtype.kind not in "iubUS":
+        check_classification_targets(y)
+
+
 def encode_labels(y, n, owner):
     """Sorted classes, and each label's place among them.
 
@@ -53,10 +74,7 @@ def encode_labels(y, n, owner):
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has {len(y)}"
         )
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        check_targets(y, n, owner=owner)  # says where
-    if y.dtype.kind not in "iubUS":
-        check_classification_targets(y)
+    check_labels(y, owner)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(

@@ -10,11 +10,11 @@ import warnings
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
-from sklearn.utils.multiclass import check_classification_targets
 
 from .._arrays import check_targets
 from ..kernels.prepared import n_rows
 from ._neighbors_base import KernelNeighbors
+from ._svc import check_labels
 
 __all__ = ["KernelKNeighborsClassifier", "KernelKNeighborsRegressor"]
 
@@ -332,7 +332,7 @@ def _labels(y, n, owner):
     """Labels as (n, t), and whether they were one column; in the form scikit-learn expects."""
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
-    check_classification_targets(y)
+    check_labels(y, owner)
     y = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
     if len(y) != n:
         raise ValueError(

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
-from sklearn.utils.multiclass import check_classification_targets
 
 from ..estimators._base import KernelEstimator
+from ..estimators._svc import check_labels
 from ..kernels.prepared import n_rows
 from ._results import last_step
 from ._scores import Scores
@@ -117,7 +117,7 @@ def splits_of(estimator, cv, X, y, groups):
     """
     classifier = is_classifier(estimator)
     if classifier and y is not None:
-        check_classification_targets(y)
+        check_labels(y, type(estimator).__name__)
     if isinstance(cv, str):
         if cv != "loo":
             raise ValueError(f"cv={cv!r} is unknown; pass a number of folds, a splitter, or 'loo'")

@@ -5,6 +5,7 @@ Place on the way: ``newton_coupled`` → **newton_factors** → ``newton``.
 
 import numpy as np
 
+from .._arrays import available_memory
 from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .held_matrix import WHOLE_UP_TO, each_block
@@ -26,7 +27,7 @@ __all__ = ["Factors", "preconditioner"]
 _LEFT_OUT = 0.3
 #: A factor's multiply-adds over those of a product that takes as long, with the factor's part in it.
 _FASTER = 80.0
-#: Numbers, of 16 bits mostly, that factors may keep, over those in K.
+#: Numbers, of 16 bits mostly and at most 32, that factors may keep, over those in K.
 _ROOM = 12.0
 #: Products that making factors of several outputs may take, over what the root of ``tr(Sᵀ K S) / 2α`` is
 #: above the second number, where they spare none (satimage, 2000 and 4000 rows, α from 0.004 to 1e-4: with
@@ -66,8 +67,8 @@ def _coupled(low_rank, curvature, alphas, K, n_threads):
     if q * n_outputs**2 > n:
         return None  # the Hessians would take more than K
     directions = Directions(curvature, alphas, K.diagonal())
-    numbers = sum(float(len(each)) ** 2 for each in directions.places)
-    if numbers > _ROOM * K.size or directions.cost > _WORTH * (np.sqrt(directions.strength) - _FROM):
+    worth = _WORTH * (np.sqrt(directions.strength) - _FROM)
+    if directions.cost > worth or not _have_room(directions.places, K):
         return None
     return CoupledFactors(low_rank, curvature, alphas, K, directions, n_threads)
 
@@ -77,9 +78,13 @@ def _one_by_one(low_rank, curvature, alphas, K, n_threads):
     if Preconditioner.fits_single(low_rank, curvature, alphas):
         return None
     rows = _bending_rows(K, curvature, alphas)
-    if sum(float(len(each)) ** 2 for each in rows) > _ROOM * K.size:
-        return None
-    return Factors(low_rank, curvature, alphas, K, rows, n_threads)
+    return Factors(low_rank, curvature, alphas, K, rows, n_threads) if _have_room(rows, K) else None
+
+
+def _have_room(parts, K):
+    """Whether factors of parts, lists of rows, may be kept beside K."""
+    numbers = sum(float(len(each)) ** 2 for each in parts)
+    return numbers <= _ROOM * K.size and 4 * numbers <= 0.5 * available_memory()
 
 
 def _bending_rows(K, curvature, alphas):
