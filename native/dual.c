@@ -14,8 +14,8 @@
 
 #include "dual_state.h"
 
-/* A problem with fewer variables is not worth cutting down, nor one after fewer steps. On a matrix a row that is wanted
- * again is a copy, and the problems of a grid begin near their solutions. */
+/* A problem with fewer variables is not worth cutting down, nor one after fewer steps. On a matrix a row over
+ * fewer variables is only a copy, and the problems of a grid begin near their solutions. */
 enum { SHRINK_FROM = 1500, SHRINK_EVERY = 1000, MATRIX_FROM = 400, MATRIX_FIRST = 100, MATRIX_AGAIN = 200 };
 /* Elements between looks at the clock, seconds between calls of poll. */
 enum { WORK_BETWEEN_LOOKS = 4000000 };
