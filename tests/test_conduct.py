@@ -22,6 +22,8 @@ LONG = {
     "ridge by cg": "start(); KernelRidge(1e-6, kernel=RBF(5.0), solver='cg', tol=1e-14).fit(X, X[:, 0])",
     "one machine": "y = X[:, 0] * X[:, 1] > 0; start(); SVC(C=100.0).fit(X, y)",
     "many machines": "y = np.arange(len(X)) % 50; start(); SVC().fit(X, y)",
+    "grid of machines": "y = X[:20000, 0] * X[:20000, 1] > 0; start(); "
+    "PathCV(SVC(), Cs=[1.0, 10.0, 100.0], gammas=[0.1, 1.0]).fit(X[:20000], y)",
     "many decisions": "m = SVC().fit(X[:4000], X[:4000, 0] * X[:4000, 1] > 0); Z = np.tile(X, (40, 1)); "
     "start(); m.predict(Z)",
 }
@@ -32,7 +34,7 @@ def test_ctrl_c_ends_it(name):
     """0.2 s are promised; a loaded machine gets a second, far below the minutes that each would take."""
     script = f"""
         import numpy as np, time
-        from mercer import SVC, KernelRidge
+        from mercer import SVC, KernelRidge, PathCV
         from mercer.kernels import RBF
         X = np.random.default_rng(0).normal(size=(120000, 12))
         RBF(0.1)(X[:10])
