@@ -131,6 +131,18 @@ def test_poisson_with_a_linear_kernel_is_scikit_learns(rows, rng):
     assert np.all(model.predict(Z) > 0)
 
 
+@pytest.mark.parametrize("times", [1e3, 1e6, 1e12])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_poisson_takes_counts_of_any_size(times, kernel, rows, rng):
+    """Counts, and with them alpha, that are so many times larger give means that are so many times larger."""
+    X, Z = rows
+    y = 1.0 + rng.poisson(np.exp(X[:, 0]))
+    few = KernelRegressor("poisson", 0.3, kernel=kernel, tol=1e-10).fit(X, y)
+    many = KernelRegressor("poisson", 0.3 * times, kernel=kernel, tol=1e-10).fit(X, y * times)
+    np.testing.assert_allclose(many.predict(Z), few.predict(Z) * times, rtol=1e-6)
+    assert KernelRegressor("poisson", 1e-6 * times, kernel=kernel).fit(X, y * times).converged_
+
+
 @pytest.mark.parametrize("level", [0.05, 0.5, 0.9])
 @pytest.mark.parametrize("alpha", [0.01, 1.0])
 def test_the_share_of_targets_below_a_quantile(level, alpha, rng):

@@ -7,11 +7,12 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import FitFailedWarning, UndefinedMetricWarning
 from sklearn.feature_selection import SelectKBest, f_regression
-from sklearn.metrics import make_scorer, r2_score
+from sklearn.metrics import accuracy_score, make_scorer, r2_score
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -25,7 +26,14 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, KernelCenterer, StandardScaler
 
-from mercer import KernelLogisticRegression, KernelRegressor, KernelRidge, PathCV, SquaredMarginClassifier
+from mercer import (
+    SVC,
+    KernelLogisticRegression,
+    KernelRegressor,
+    KernelRidge,
+    PathCV,
+    SquaredMarginClassifier,
+)
 from mercer.kernels import RBF, Fourier, Linear, Matern
 
 ALPHAS = [1.0, 1e-3, 30.0, 0.05]
@@ -190,6 +198,35 @@ def test_weights_reach_the_last_step_of_a_pipeline(monkeypatch, rng):
     search = PathCV(make_pipeline(StandardScaler(), KernelRidge(kernel="rbf")), alphas=ALPHAS, cv=3)
     searched(search, X, y, monkeypatch, sample_weight=weights)
     np.testing.assert_allclose(splits_of(search), by_fits(search, X, y, sample_weight=weights), atol=1e-8)
+
+
+@pytest.mark.parametrize("machine", [KernelRidge(kernel="rbf"), SVC()], ids=["ridge", "SVC"])
+@pytest.mark.parametrize("whole", [False, True], ids=["bare", "pipeline"])
+def test_routed_weights_and_groups_are_those_of_a_grid_search(machine, whole, rng):
+    """Where metadata are routed scores have no weights, or say so; a search may be part of a pipeline."""
+    X, y = diabetes(60)
+    y = y if isinstance(machine, KernelRidge) else y > np.median(y)
+    given = {"sample_weight": rng.uniform(0.1, 3, 60), "groups": np.arange(60) % 7}
+    name = "alpha" if isinstance(machine, KernelRidge) else "C"
+    with config_context(enable_metadata_routing=True):
+        estimator = clone(machine).set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        if whole:
+            scaler = StandardScaler().set_fit_request(sample_weight=False)
+            estimator, name = make_pipeline(scaler, estimator), f"{type(machine).__name__.lower()}__{name}"
+        values = [0.1, 1.0]
+        score = make_scorer(r2_score if isinstance(machine, KernelRidge) else accuracy_score)
+        score.set_score_request(sample_weight=False)
+        theirs = GridSearchCV(estimator, {name: values}, scoring=score, cv=GroupKFold(3)).fit(X, y, **given)
+        search = PathCV(estimator, param_grid={name: values}, scoring=score, cv=GroupKFold(3))
+        asked = clone(search).set_fit_request(sample_weight=True, groups=True)
+        for ours in (search.fit(X, y, **given), make_pipeline(asked).fit(X, y, **given)[-1]):
+            found, expected = (each.cv_results_["mean_test_score"] for each in (ours, theirs))
+            np.testing.assert_allclose(found, expected, atol=1e-8)
+        (estimator[-1] if whole else estimator).set_score_request(sample_weight=True)
+        score.set_score_request(sample_weight=True)
+        for asking in (search, clone(search).set_params(scoring=None)):
+            with pytest.raises(ValueError, match=r"scores of PathCV have no weights"):
+                asking.fit(X, y, **given)
 
 
 def test_a_precomputed_kernel_is_split_by_rows_and_columns(monkeypatch):
@@ -383,8 +420,6 @@ def test_bad_grids(alphas, match):
 
 
 def test_an_estimator_without_alpha():
-    from mercer import SVC
-
     with pytest.raises(ValueError, match="alphas: SVC has no parameter alpha"):
         PathCV(SVC(), alphas=[1.0]).fit(np.eye(6), [0, 1] * 3)
 

@@ -4,6 +4,7 @@ A norm has the gradient 0 at 0. Pseudo-inverses are differentiated at constant r
 """
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from mercer.autodiff.errors import TraceValueError, trace_error
 from mercer.autodiff.rules import Primitive, cast, composite, define, no_derivative, unbroadcast
@@ -66,12 +67,17 @@ def _vector_norm(x, order, axis, keepdims):
         size = np_like(plain(x))
         return np.sum(size != 0, axis=axis, keepdims=keepdims).astype(np.abs(size).dtype)
     if order == np.inf:
-        return np.max(np.abs(x), axis=axis, keepdims=keepdims)
+        return _largest(np.abs(x), axis, keepdims)
     if order == -np.inf:
         return np.min(np.abs(x), axis=axis, keepdims=keepdims)
     if order == 1:
         return np.sum(np.abs(x), axis=axis, keepdims=keepdims)
     return _norm(x, order=order, axis=axis, keepdims=keepdims)
+
+
+def _largest(x, axis, keepdims=False):
+    """Return the largest of entries that are not negative; 0 where there are none."""
+    return (np.max if x.size else np.sum)(x, axis=axis, keepdims=keepdims)
 
 
 # -- matrices -------------------------------------------------------------------------------------------
@@ -80,18 +86,18 @@ def _vector_norm(x, order, axis, keepdims):
 def _matrix_norm(x, order, axis, keepdims):
     """Return norms over a pair of axes."""
     ndim = np.ndim(x)
-    row, column = (a % ndim for a in axis)
+    row, column = normalize_axis_tuple(axis, ndim, allow_duplicate=True)
     if row == column:
         raise ValueError("Duplicate axes given.")
     if order in (None, "fro", "f"):
         return _norm(x, order=2, axis=_axes((row, column), ndim), keepdims=keepdims)
     if order in ("nuc", 2, -2):
         s = np.linalg.svdvals(np.moveaxis(x, (row, column), (-2, -1)))
-        out = np.sum(s, -1) if order == "nuc" else np.max(s, -1) if order == 2 else np.min(s, -1)
+        out = np.sum(s, -1) if order == "nuc" else _largest(s, -1) if order == 2 else np.min(s, -1)
     elif order in (1, -1, np.inf, -np.inf):
         across, along = (row, column) if abs(order) == 1 else (column, row)
         sums = np.sum(np.abs(x), axis=across)
-        pick = np.max if order > 0 else np.min
+        pick = _largest if order > 0 else np.min
         out = pick(sums, axis=along - 1 if along > across else along)
     else:
         raise ValueError("Invalid norm order for matrices.")

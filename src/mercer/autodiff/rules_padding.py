@@ -35,7 +35,7 @@ def _ends(x, axis, widths, make):
     """Return x with `make(side)`, of length 1 along the axis, repeated on each side."""
     parts = [_repeated(make(0), axis, widths[0]), x, _repeated(make(1), axis, widths[1])]
     kept = [p for p in parts if shape_of(p)[axis]]
-    return np.concatenate(kept, axis, dtype=x.dtype, casting="unsafe") if len(kept) > 1 else kept[0]
+    return np.concatenate(kept, axis, dtype=x.dtype, casting="unsafe")
 
 
 def _constant(x, axis, widths, constant_values):

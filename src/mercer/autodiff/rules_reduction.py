@@ -155,7 +155,7 @@ def _with_one(running, axis, initial):
 
 def _running(fun, initial):
     def cumulative(x, /, *, axis=None, dtype=None, out=None, include_initial=False):
-        x = stacked(x)
+        x = np.atleast_1d(stacked(x))
         if axis is None:
             if ndim_of(x) != 1:
                 raise ValueError(

@@ -350,10 +350,12 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     """Return log Σ b exp(a) along axes: `scipy.special.logsumexp` of real arrays, traced or not."""
     shape = np.shape(a) if b is None else np.broadcast_shapes(np.shape(a), np.shape(b))
     axes = _axes_from_end(axis, len(shape))
+    if not shape:  # SciPy gives one entry for a number
+        a, b = np.reshape(a, 1), b if b is None else np.reshape(b, 1)
     if b is None:
         out, sign = _logsumexp(a, axis=axes), None
     else:
-        a, b = np.broadcast_to(a, shape), np.broadcast_to(b, shape)
+        a, b = np.broadcast_to(a, shape or 1), np.broadcast_to(b, shape or 1)
         out, sign = _weighted(a, b, axis=axes)
         if not return_sign:
             out = np.where(np.less(sign, 0) & np.greater(out, -np.inf), np.nan, out)  # a sum of 0 has either

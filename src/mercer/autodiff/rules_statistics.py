@@ -42,13 +42,19 @@ def _inner(d, t):
     return np.real(np.conj(d) * t) if d.dtype.kind == "c" else d * t
 
 
-def _var_jvp(t, ans, x, axis, keepdims, ddof):
+def _freedom(x, axis, ddof):
+    """Return n − ddof; NaN where that is not positive, since such a variance has no derivative."""
     n = count(x, axis) - ddof
+    return n if n > 0 else np.nan
+
+
+def _var_jvp(t, ans, x, axis, keepdims, ddof):
+    n = _freedom(x, axis, ddof)
     return sum_of(_inner(_deviations(x, axis)[0], t), axis, keepdims) * (2 / n)
 
 
 def _var_vjp(g, ans, x, axis, keepdims, ddof):
-    n = count(x, axis) - ddof
+    n = _freedom(x, axis, ddof)
     return cast(kept(g, ans, x, axis, keepdims) * (2 / n) * _deviations(x, axis)[0], x)
 
 
@@ -64,7 +70,7 @@ var_of = Primitive(
 def _std_slope(x, ans, axis, keepdims, ddof):
     """∂ std / ∂x = (x − mean) / ((n − ddof) std), which is 0 where all entries are equal."""
     d, level = _deviations(x, axis)
-    scaled = kept(ans, ans, x, axis, keepdims) * (count(x, axis) - ddof)
+    scaled = kept(ans, ans, x, axis, keepdims) * _freedom(x, axis, ddof)
     if not level.any():
         return d / scaled
     return np.where(level, np.zeros((), d.dtype), d / np.where(level, np.ones((), scaled.dtype), scaled))
@@ -308,7 +314,9 @@ def _quantile_of(fun, x, q, axis, out, method, keepdims, weights):
             "np.quantile", "q and weights cannot be differentiated", "pass plain values, or use np.interp"
         )
     a = stacked(x)
-    if np.size(a) == 0 or a.dtype.kind != "f":
+    if np.size(a) == 0:
+        return write_into(out, fun(plain(a), q, axis=axis, method=method, keepdims=keepdims, weights=weights))
+    if a.dtype.kind != "f":
         raise trace_error("np.quantile", f"an array of shape {shape_of(a)}, {a.dtype}", "pass real entries")
     dtype = fun(np.zeros(2, a.dtype), q, method=method).dtype
     q = np.asanyarray(q if fun is np.quantile else np.true_divide(q, 100))

@@ -343,7 +343,7 @@ def reduceat(ufunc, array, indices, axis=0, dtype=None, out=None):
         return _into(out, _sums(array, indices=indices, axis=axis - array.ndim), ufunc=ufunc)
     rows = np.moveaxis(array, axis, 0)
     parts = [
-        reduce(ufunc, rows[i:j]) if i < j else rows[i]
+        reduce(ufunc, rows[i:j]) if i + 1 < j else rows[i]
         for i, j in zip(indices, [*indices[1:], n], strict=True)
     ]
     result = np.stack(parts) if parts else rows[:0]

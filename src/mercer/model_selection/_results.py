@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import rankdata
+from sklearn import get_config
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
@@ -59,8 +60,9 @@ def last_step(estimator):
 
 
 def weight_name(estimator):
-    """The argument of ``fit`` that takes sample weights."""
-    return f"{last_step(estimator)[1]}sample_weight"
+    """The argument of ``fit`` that takes sample weights; where metadata are routed, steps ask for these."""
+    prefix = "" if get_config()["enable_metadata_routing"] else last_step(estimator)[1]
+    return f"{prefix}sample_weight"
 
 
 def cells_of(estimator, alphas, Cs, gammas, param_grid):

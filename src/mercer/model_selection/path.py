@@ -15,8 +15,10 @@ import warnings
 from numbers import Integral
 
 import numpy as np
+from sklearn import get_config
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV
+from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import indexable
 
 from .._arrays import check_weights
@@ -174,6 +176,8 @@ class PathCV(GridSearchCV):
         self._check_refit_by(scores)
         X, y, groups = indexable(X, y, groups)
         weights = check_weights(sample_weight, n_rows(X))
+        if weights is not None:
+            _refuse_weighted_scores(self.estimator if self.scoring is None else self.scoring)
         alphas = self._alphas(X, y, weights)
         cells = cells_of(self.estimator, alphas, self.Cs, self.gammas, self.param_grid)
         splits = splits_of(self.estimator, self.cv, X, y, groups)
@@ -253,6 +257,17 @@ class PathCV(GridSearchCV):
         if hasattr(best, "feature_names_in_"):
             found["feature_names_in_"] = best.feature_names_in_
         return found
+
+
+def _refuse_weighted_scores(scorer):
+    """Raise where weights are asked for by ``set_score_request``: they are for the fits alone."""
+    if not get_config()["enable_metadata_routing"] or not hasattr(scorer, "get_metadata_routing"):
+        return
+    if get_routing_for_object(scorer).consumes("score", ["sample_weight"]):
+        raise ValueError(
+            "set_score_request(sample_weight=True): the scores of PathCV have no weights; "
+            "set_score_request(sample_weight=False), or take GridSearchCV"
+        )
 
 
 def _judge_fits(outcomes, error_score):

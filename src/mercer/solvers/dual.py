@@ -193,12 +193,12 @@ class DualSamples:
         if layout.run is not None:
             _, step = _native.dual_units(layout.dtype)
             matrix = _native.empty((layout.n, layout.n + step), layout.dtype, self.n_threads)
-            matrix[:, layout.n :] = 0
             side = cast_side(sides(self.program, take_rows(self._X, layout.order))[0], np.dtype(np.float64))
             whole = matrix[:, : layout.n]
             _native.gram(
                 self.program, side, side, whole, symmetric=True, n_threads=self.n_threads, on_step=on_step
             )
+            matrix[:, layout.n :] = 0  # after what can be interrupted: it touches every page
             layout.run, layout.matrix = None, matrix
             layout.diagonal = matrix.diagonal().copy()
         return layout.matrix[:, : layout.n], layout.places

@@ -65,13 +65,14 @@ def _root(problems, h, b):
     Values of the costs would tell b to half of its digits only.
     """
     low, high, width = np.full(len(b), -np.inf), np.full(len(b), np.inf), np.ones(len(b))
+    last = high.copy()
     b = b[:, 0].copy()
     total = np.maximum(problems.weights.sum(axis=0), np.finfo(float).tiny)
     for _ in range(200):
         f = h + b[:, None]
         g = problems.gradients(f)
         slope, size = g.sum(axis=(0, 2)), np.abs(g).sum(axis=(0, 2))
-        going = np.abs(slope) > 4 * _EPS * size
+        going = (np.abs(slope) > 4 * _EPS * size) | np.isinf(slope)
         high[going & (slope > 0)], low[going & (slope < 0)] = b[going & (slope > 0)], b[going & (slope < 0)]
         # Next to each other: there is no number between.
         going &= high - low > 2 * _EPS * np.abs(b)
@@ -79,13 +80,17 @@ def _root(problems, h, b):
             break
         D = problems.curvature(f).diagonal
         bend = np.einsum("iqc,iqc->q", D, D)
-        newton = b - np.divide(slope, bend, out=np.zeros_like(slope), where=bend > 1e-12 * total)
+        bent = (bend > 1e-12 * total) & np.isfinite(slope)
+        newton = b - np.divide(slope, bend, out=np.zeros_like(slope), where=bent)
         # Without curvature, or out of the bracket: the middle, or a stride that doubles.
         outside = ~((newton > low) & (newton < high)) | (newton == b)
         next_ = np.where(outside, b - np.sign(slope) * width, newton)
         width[going & outside] *= 2
-        enclosed = outside & np.isfinite(low) & np.isfinite(high)
+        # The middle, too, where steps do not shrink: from far up, exponentials come down by 1 at a time.
+        slow = np.abs(newton - b) > np.maximum(0.5 * last, 1e-8 * np.maximum(1.0, np.abs(b)))
+        enclosed = (outside | slow) & np.isfinite(low) & np.isfinite(high)
         next_[enclosed] = 0.5 * (low[enclosed] + high[enclosed])
+        last = np.abs(next_ - b)
         b = np.where(going, next_, b)
     return b[:, None]
 

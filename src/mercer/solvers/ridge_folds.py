@@ -137,7 +137,7 @@ class _Work:
         self.K, self.Y, self.weights, self.fit_intercept = K, Y, weights, fit_intercept
         self.alphas, self.place = np.unique(alphas, return_inverse=True)
         self.keep_errors = keep_errors
-        self.user_check, self.stopping = check, False
+        self.check = _Check(check)
         self.problems = [self._problem(fold, train) for fold, train in enumerate(trains)]
         shape = (len(self.problems), len(self.alphas))
         self.values = np.full((*shape, *Y.shape), np.nan)
@@ -146,12 +146,6 @@ class _Work:
         self.n_iter = np.zeros(len(self.problems), dtype=int)
         self.routes = [set() for _ in self.problems]
         self.errors = {}
-
-    def check(self):
-        if self.stopping:
-            raise _Stopped
-        if self.user_check is not None:
-            self.user_check()
 
     def _problem(self, fold, train):
         rows = np.arange(len(self.K))[train]  # masks, too
@@ -207,7 +201,7 @@ class _Work:
         try:
             in_threads(tasks, n_threads)
         except BaseException:
-            self.stopping = True
+            self.check.stopping = True
             raise
 
     def _enter(self, what, space):
@@ -273,6 +267,19 @@ class _Work:
             errors,
             dual,
         )
+
+
+class _Check:
+    """The caller's check, and whether another thread failed; it knows no folds, which know it: no cycle."""
+
+    def __init__(self, check):
+        self.check, self.stopping = check, False
+
+    def __call__(self):
+        if self.stopping:
+            raise _Stopped
+        if self.check is not None:
+            self.check()
 
 
 class _Stopped(Exception):
