@@ -48,7 +48,7 @@ cdef extern from "mercer.h" nogil:
 cdef extern from "sweep.h" nogil:
     int MERCER_POWER_BY, MERCER_N_UNARY, MERCER_ADD, MERCER_SUBTRACT, MERCER_MULTIPLY, MERCER_SCALE
     int MERCER_DIVIDE, MERCER_NEGATIVE, MERCER_EXP, MERCER_TAN, MERCER_TANH, MERCER_SQRT, MERCER_RECIPROCAL
-    int MERCER_SIN, MERCER_COS, MERCER_SINH, MERCER_COSH, MERCER_EXPM1
+    int MERCER_SINH, MERCER_COSH
     enum: MERCER_N_OPCODES
     void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *x,
                               const double *r, double c, double *out) noexcept
@@ -68,7 +68,7 @@ cdef extern from "sweep.h" nogil:
                             int t_step, const double *x, int x_step, const double *y, int y_step,
                             const double *r, const double *u, int u_step, const double *v, int v_step,
                             double *out) noexcept
-    void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
+    void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, const double *t, const double *slope,
                              double *out) noexcept
     void mercer_scale(ptrdiff_t n, double *t, const double *slope, int step) noexcept
     double mercer_scaled_sum(ptrdiff_t n, const double *t, const double *slope) noexcept

@@ -132,6 +132,12 @@ typedef struct {
     int32_t column, value;
 } MercerHit;
 
+/* Functions by number, what `simd` (simd_apply.inc) is asked for; _native.py has the same list. */
+enum {
+    SIMD_EXP, SIMD_EXPNEG, SIMD_LOG, SIMD_LOG1P, SIMD_SIN, SIMD_COS, SIMD_SINPI, SIMD_TANH, SIMD_SQRT, SIMD_RINT,
+    SIMD_COUNT
+};
+
 /* What one dtype can do at one instruction set. */
 typedef struct {
     const char *isa;

@@ -49,12 +49,6 @@ typedef int32_t vi32 __attribute__((vector_size(MERCER_VB)));
 typedef uint64_t vu64 __attribute__((vector_size(MERCER_VB)));
 typedef uint32_t vu32 __attribute__((vector_size(MERCER_VB)));
 
-/* Functions by number, for the tests (simd_apply.inc); _native.py has the same list. */
-enum {
-    SIMD_EXP, SIMD_EXPNEG, SIMD_LOG, SIMD_LOG1P, SIMD_SIN, SIMD_COS, SIMD_SINPI, SIMD_TANH, SIMD_SQRT, SIMD_RINT,
-    SIMD_COUNT
-};
-
 #define MERCER_INLINE static inline __attribute__((always_inline, unused))
 
 /* ---- loads, stores, lanes ---- */

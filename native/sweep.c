@@ -5,14 +5,14 @@
 
 #include "mercer.h"
 
-/* One line an operation: slope f'(x), second slope f''(x), with r = f(x); values are NumPy's own. */
+/* One line an operation: slope f'(x), second slope f''(x), with r = f(x), w = `elementary`; values are NumPy's own. */
 #define UNARY(X)                                                                                            \
     X(NEGATIVE, -1.0, 0.0)                                                                                  \
-    X(SIN, cos(x), -r)                                                                                      \
-    X(COS, -sin(x), -r)                                                                                     \
+    X(SIN, w, -r)                                                                                           \
+    X(COS, -w, -r)                                                                                          \
     X(TAN, 1.0 + r * r, 2.0 * r * (1.0 + r * r))                                                            \
     X(EXP, r, r)                                                                                            \
-    X(EXPM1, exp(x), exp(x))                                                                                \
+    X(EXPM1, w, w)                                                                                          \
     X(LOG, 1.0 / x, -1.0 / (x * x))                                                                         \
     X(LOG1P, 1.0 / (1.0 + x), -1.0 / ((1.0 + x) * (1.0 + x)))                                               \
     X(SQRT, 0.5 / r, -0.25 / (x * r))                                                                       \
@@ -52,24 +52,43 @@ static inline double raised(double x, double c)
     return c == 2.0 ? x * x : c == 1.0 ? x : c == 0.0 ? 1.0 : c == 3.0 ? x * x * x : pow(x, c);
 }
 
-void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *restrict x_,
-                          const double *restrict r_, double c, double *out)
+/* Entries whose slopes are computed together. */
+enum { BLOCK = 128 };
+
+/* Write the function that a slope is made of where neither x nor r gives it, by vectors. */
+static void elementary(int op, ptrdiff_t n, const double *x, double *w)
 {
+    const int function = op == MERCER_SIN ? SIMD_COS : op == MERCER_COS ? SIMD_SIN : op == MERCER_EXPM1 ? SIMD_EXP : -1;
+    if (function >= 0)
+        mercer_table(0)->simd(function, x, w, n);
+}
+
+static inline ptrdiff_t block_end(ptrdiff_t begin, ptrdiff_t n)
+{
+    return n - begin < BLOCK ? n : begin + BLOCK;
+}
+
+static void slope_product_block(int op, ptrdiff_t lead, ptrdiff_t n, ptrdiff_t begin, const double *t,
+                                const double *restrict x_, const double *restrict r_, double c, double *out)
+{
+    const ptrdiff_t end = block_end(begin, n);
+    double w_[BLOCK];
     (void)c;
+    elementary(op, end - begin, x_ + begin, w_);
     switch (op) {
 #define CASE(NAME, SLOPE, SECOND)                                                                           \
     case MERCER_##NAME:                                                                                     \
         if (lead == 1) {                                                                                    \
-            for (ptrdiff_t i = 0; i < n; i++) {                                                             \
-                const double x = x_[i], r = r_[i], a = t[i];                                                \
-                (void)x, (void)r;                                                                           \
+            for (ptrdiff_t i = begin; i < end; i++) {                                                       \
+                const double x = x_[i], r = r_[i], w = w_[i - begin], a = t[i];                             \
+                (void)x, (void)r, (void)w;                                                                  \
                 out[i] = times(a, SLOPE);                                                                   \
             }                                                                                               \
             break;                                                                                          \
         }                                                                                                   \
-        for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
-            const double x = x_[i], r = r_[i], slope = SLOPE;                                               \
-            (void)x, (void)r;                                                                               \
+        for (ptrdiff_t i = begin; i < end; i++) {                                                           \
+            const double x = x_[i], r = r_[i], w = w_[i - begin], slope = SLOPE;                            \
+            (void)x, (void)r, (void)w;                                                                      \
             for (ptrdiff_t k = 0; k < lead; k++)                                                            \
                 out[k * n + i] = times(t[k * n + i], slope);                                                \
         }                                                                                                   \
@@ -79,17 +98,28 @@ void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, 
     }
 }
 
-void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t,
-                       const double *x_, const double *r_, double c, const double *u, double *out,
-                       double *product)
+void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *x, const double *r,
+                          double c, double *out)
 {
+    for (ptrdiff_t begin = 0; begin < n; begin += BLOCK)
+        slope_product_block(op, lead, n, begin, t, x, r, c, out);
+}
+
+static void slope_push_block(int op, ptrdiff_t lead, ptrdiff_t n, ptrdiff_t begin, const double *s,
+                             const double *t, const double *x_, const double *r_, double c, const double *u,
+                             double *out, double *product)
+{
+    const ptrdiff_t end = block_end(begin, n);
+    double w_[BLOCK];
     (void)c;
+    elementary(op, end - begin, x_ + begin, w_);
     switch (op) {
 #define CASE(NAME, SLOPE, SECOND)                                                                           \
     case MERCER_##NAME:                                                                                     \
-        for (ptrdiff_t i = 0; i < n; i++) {                                                                 \
-            const double x = x_[i], r = r_[i], slope = SLOPE, second = times(t[i], SECOND);                 \
-            (void)x, (void)r;                                                                               \
+        for (ptrdiff_t i = begin; i < end; i++) {                                                           \
+            const double x = x_[i], r = r_[i], w = w_[i - begin];                                           \
+            (void)x, (void)r, (void)w;                                                                      \
+            const double slope = SLOPE, second = times(t[i], SECOND);                                       \
             if (product)                                                                                    \
                 product[i] = times(t[i], slope);                                                            \
             for (ptrdiff_t k = 0; k < lead; k++) {                                                          \
@@ -103,12 +133,19 @@ void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, con
     }
 }
 
-void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *restrict t,
-                         const double *restrict slope, double *restrict out)
+void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t, const double *x,
+                       const double *r, double c, const double *u, double *out, double *product)
+{
+    for (ptrdiff_t begin = 0; begin < n; begin += BLOCK)
+        slope_push_block(op, lead, n, begin, s, t, x, r, c, u, out, product);
+}
+
+void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, const double *restrict t, const double *restrict slope,
+                         double *restrict out)
 {
     for (ptrdiff_t k = 0; k < lead; k++)
         for (ptrdiff_t i = 0; i < n; i++)
-            out[k * n + i] = sign * times(t[k * n + i], slope[i]);
+            out[k * n + i] = times(t[k * n + i], slope[i]);
 }
 
 /* 0 * t is 0 for finite t and NaN otherwise, so its sum tells whether all were finite. */

@@ -63,9 +63,8 @@ void mercer_push2(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_
 void mercer_slope_push2(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
                         const double *x, int x_step, const double *y, int y_step, const double *r,
                         const double *u, int u_step, const double *v, int v_step, double *out);
-/* out[i, j] = sign * t[i, j] * slope[j], zeros staying zero. */
-void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, double sign, const double *t, const double *slope,
-                         double *out);
+/* out[i, j] = t[i, j] * slope[j], zeros staying zero. */
+void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, const double *t, const double *slope, double *out);
 /* out += x */
 void mercer_accumulate(ptrdiff_t n, const double *x, double *out);
 /* t *= slope, and the sum of t * slope; zeros stay zero. */

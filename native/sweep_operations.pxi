@@ -55,21 +55,15 @@ cdef inline double *data_of(object x):
 
 
 cdef inline int slope_loop(int op):
-    """Which loop of NumPy's computes the slope, up to its sign."""
-    if op == MERCER_SIN:
-        return MERCER_COS
-    if op == MERCER_COS:
-        return MERCER_SIN
+    """Which loop of NumPy's computes the slope."""
     if op == MERCER_SINH:
         return MERCER_COSH
-    if op == MERCER_COSH:
-        return MERCER_SINH
-    return MERCER_EXP if op == MERCER_EXPM1 else 0
+    return MERCER_SINH if op == MERCER_COSH else 0
 
 
 cdef inline bint slope_is_cheap(int op):
-    return not (op == MERCER_SIN or op == MERCER_COS or op == MERCER_SINH or op == MERCER_COSH
-                or op == MERCER_EXPM1 or op == MERCER_POWER_BY)
+    """Whether sweep.c computes the slope by vectors."""
+    return not (op == MERCER_SINH or op == MERCER_COSH or op == MERCER_POWER_BY)
 
 
 # -- values ---------------------------------------------------------------------------------------------

@@ -28,8 +28,7 @@ cdef object slope_product(Primitive p, object t, object x, object r, object c, P
                 if slope_loop(p.opcode) and o.step:
                     slope = new_like(x)
                     run_loop(slope_loop(p.opcode), o.n, o.data, data_of(slope))
-                    mercer_rows_product(lead if lead else 1, o.n, -1.0 if p.opcode == MERCER_COS else 1.0,
-                                        a.data, data_of(slope), data_of(out))
+                    mercer_rows_product(lead if lead else 1, o.n, a.data, data_of(slope), data_of(out))
                     return out
     elif not lead and top.open and below_is_plain(t, x, r, top):
         return slope_product_above(p, t, x, r, c, top)

@@ -9,8 +9,9 @@ import pytest
 import mercer.autodiff as ad
 from mercer.autodiff.trace import OPCODES, UFUNCS
 
-#: At vectors' ends, and on both sides of where NumPy's own loops take over (96 for libm, 16384 for the rest).
-SIZES = (0, 1, 7, 8, 9, 63, 64, 65, 95, 96, 97, 16383, 16384, 16385)
+#: At vectors' ends, at those of blocks of slopes (128), and on both sides of where NumPy's loops take over
+#: (96 for libm, 16384 for the rest).
+SIZES = (0, 1, 7, 8, 9, 63, 64, 65, 95, 96, 97, 127, 128, 129, 16383, 16384, 16385)
 UNARY = [f for f in OPCODES if isinstance(f, np.ufunc) and f.nin == 1]
 BINARY = [np.add, np.subtract, np.multiply, np.true_divide, np.maximum, np.minimum, np.power]
 EXPONENTS = (0, 1, 2, 3, -1, -2, 0.0, 1.0, 2.0, 3.0, 0.5, -0.5, 1.5, np.float64(2.5), 2**40)
