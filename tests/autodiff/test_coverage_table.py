@@ -133,12 +133,18 @@ def in_words(names):
     return ", ".join(f"`{n}`" for n in names) or "nothing"
 
 
+def is_refused(method):
+    """Whether all that a method or property does is to raise."""
+    return "_refuse" in getattr(getattr(method, "__code__", None), "co_names", ())
+
+
 def table():
     """The generated part of the page."""
     every = rows()
     counts = {k: sum(row[1] == k for row in every) for k in ("rule", "composite", "constant")}
-    refused = sorted(n for n, f in METHODS.items() if "_no_plain" in f.__qualname__)
+    refused = sorted(name for name, f in [*METHODS.items(), *PROPERTIES.items()] if is_refused(f))
     methods = sorted(n for n in METHODS if n not in refused and not n.startswith("__"))
+    properties = sorted(n for n in PROPERTIES if n not in refused)
     lines = [
         f"{len(every)} functions of {versions()}: {counts['rule']} by rules, "
         f"{counts['composite']} composites, {counts['constant']} constants.",
@@ -148,7 +154,7 @@ def table():
         *(f"| `{name}` | {' | '.join(how)} |" for name, *how in every),
         "",
         "Methods of traced arrays, besides operators, indexing and assignment: "
-        f"{in_words(methods)}; attributes {in_words(sorted(PROPERTIES))}, and `shape`, `ndim`, `size`, "
+        f"{in_words(methods)}; attributes {in_words(properties)}, and `shape`, `ndim`, `size`, "
         f"`dtype`. Refused, since their result could not be followed: {in_words(refused)}.",
         "",
         "With `like=x`, x traced, these make traced arrays: "
