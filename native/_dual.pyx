@@ -26,7 +26,10 @@ cdef extern from "dual.h" nogil:
     int DUAL_STOPPED, DUAL_NO_MEMORY
 
     ctypedef struct MercerDualJob:
-        pass
+        int64_t start[2]
+        int64_t length[2]
+        int64_t offset, separate
+        double epsilon
 
     ctypedef struct MercerDualProgress:
         int64_t n_done
@@ -122,6 +125,120 @@ def diagonal(run, out, int n_threads):
         status = mercer_dual_diagonal(source, table, &memory[0], n, n_threads)
     if status:
         raise MemoryError("no memory for the tiles")
+
+
+# ---- layouts: many small loops, each of which NumPy would make several arrays for --------------------------
+
+
+def lay_out(const ptrdiff_t[::1] rows, const ptrdiff_t[::1] offsets, ptrdiff_t unit):
+    """Places of samples whose groups begin at multiples of a unit.
+
+    Group g is rows[offsets[g]] to rows[offsets[g + 1]]. Returned are where each group begins and all end, the
+    place of each sample, and which row each place stands for: in between the last one of its group.
+    """
+    cdef ptrdiff_t n_groups = len(offsets) - 1, g, k, count, at = 0
+    cdef ptrdiff_t[::1] starts = np.empty(n_groups + 1, np.intp), places = np.empty(len(rows), np.intp)
+    for g in range(n_groups):
+        starts[g] = at
+        at += (max(offsets[g + 1] - offsets[g], 1) + unit - 1) // unit * unit
+    starts[n_groups] = at
+    cdef ptrdiff_t[::1] order = np.empty(at, np.intp)
+    for g in range(n_groups):
+        count = offsets[g + 1] - offsets[g]
+        for k in range(starts[g + 1] - starts[g]):
+            order[starts[g] + k] = rows[offsets[g] + min(k, count - 1) if count else 0]
+        for k in range(count):
+            places[offsets[g] + k] = starts[g] + k
+    return np.asarray(starts), np.asarray(places), np.asarray(order)
+
+
+cdef int _groups_of(job, ptrdiff_t *groups) except -1:
+    groups[0], groups[1] = job.first
+    groups[2], groups[3] = (0, 0) if job.second is None else job.second
+    return 0
+
+
+cdef ptrdiff_t _begin_jobs(jobs, table, const ptrdiff_t[::1] starts, const ptrdiff_t[::1] offsets,
+                           ptrdiff_t[::1] ends) except -1:
+    """Fill in where the problems' variables are, and where their samples end; returns how many these are."""
+    cdef int64_t[::1] memory = table.view(np.int64)
+    cdef MercerDualJob *row = <MercerDualJob *>&memory[0]
+    cdef ptrdiff_t groups[4]
+    cdef ptrdiff_t index = 0, r, variable = 0, total = 0
+    for job in jobs:
+        _groups_of(job, groups)
+        row.offset, row.separate, row.epsilon = variable, job.separate, job.epsilon
+        for r in range(2):
+            row.start[r] = starts[groups[2 * r]]
+            row.length[r] = starts[groups[2 * r + 1]] - row.start[r]
+            variable += row.length[r]
+            total += offsets[groups[2 * r + 1]] - offsets[groups[2 * r]]
+        ends[index] = total
+        index += 1
+        row += 1
+    return total
+
+
+def lay_jobs(
+    jobs, const ptrdiff_t[::1] starts, const ptrdiff_t[::1] offsets, const ptrdiff_t[::1] places
+):
+    """Problems over groups of samples so laid out, one after another.
+
+    Returned are the jobs as an array of dtype `JOB`, where each one's samples end, and by sample of a job the
+    variable that it is, which of all samples it is, the sign of its range, and the job's set.
+    """
+    table, ends = np.zeros(len(jobs), JOB), np.empty(len(jobs), np.intp)
+    cdef ptrdiff_t total = _begin_jobs(jobs, table, starts, offsets, ends)
+    cdef ptrdiff_t[::1] taken = np.empty(total, np.intp), samples = np.empty(total, np.intp)
+    cdef ptrdiff_t[::1] sets = np.empty(total, np.intp)
+    cdef double[::1] signs = np.empty(total)
+    cdef ptrdiff_t groups[4]
+    cdef ptrdiff_t r, k, own_set, shift, variable = 0, at = 0
+    cdef double sign
+    for job in jobs:
+        _groups_of(job, groups)
+        own_set = job.set
+        for r in range(2):
+            sign, shift = job.signs[r], variable - starts[groups[2 * r]]
+            for k in range(offsets[groups[2 * r]], offsets[groups[2 * r + 1]]):
+                taken[at], samples[at], sets[at], signs[at] = places[k] + shift, k, own_set, sign
+                at += 1
+            variable += starts[groups[2 * r + 1]] - starts[groups[2 * r]]
+    return (
+        table, ends, np.asarray(taken), np.asarray(samples), np.asarray(signs), np.asarray(sets)
+    )
+
+
+def place(
+    const double[:, :] linear, const double[:, :] lower, const double[:, :] upper, const ptrdiff_t[::1] taken,
+    const ptrdiff_t[::1] samples, const double[::1] signs, const ptrdiff_t[::1] sets, double[:, ::1] out,
+):
+    """Write c, l and u (n_sets, n) of samples to the rows of out, by variable as `lay_jobs` has them."""
+    cdef ptrdiff_t k, i, s, v
+    for k in range(len(taken)):
+        v, i, s = taken[k], samples[k], sets[k]
+        out[0, v] = signs[k] * linear[s, i]
+        out[1, v] = lower[s, i] if signs[k] > 0 else -upper[s, i]
+        out[2, v] = upper[s, i] if signs[k] > 0 else -lower[s, i]
+
+
+def fill(
+    const double[::1] totals, const ptrdiff_t[::1] firsts, const ptrdiff_t[::1] counts,
+    const double[::1] upper, double[::1] out,
+):
+    """Take each total out of the boxes [0, upper] of a range, the first ones first; ranges go to out in turn.
+
+    A negative total comes out of [-upper, 0].
+    """
+    cdef ptrdiff_t r, k, at = 0
+    cdef double left, take
+    for r in range(len(totals)):
+        left = abs(totals[r])
+        for k in range(firsts[r], firsts[r] + counts[r]):
+            take = min(left, upper[k])
+            left -= take
+            out[at] = take if totals[r] > 0 else -take
+            at += 1
 
 
 # Columns of which sums stay in the nearest cache while rows pass by; a multiple of any step.

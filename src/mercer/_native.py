@@ -26,6 +26,10 @@ __all__ = [
     "coarse_solve",
     "dual",
     "dual_diagonal",
+    "dual_fill",
+    "dual_jobs",
+    "dual_layout",
+    "dual_place",
     "dual_run",
     "dual_units",
     "empty",
@@ -397,6 +401,53 @@ def matrix_square(matrix, places):
 def matrix_add_rows(matrix, places, coefficients, out):
     """Add to ``out`` (n,), float64, the sum of coefficient · row over some rows of such a matrix (m, n)."""
     _dual.add_rows(matrix, places.astype(np.int32), np.ascontiguousarray(coefficients), out)
+
+
+def dual_layout(rows, offsets, unit):
+    """Where groups and samples are, and the row at each place, with groups at multiples of a unit."""
+    return _dual.lay_out(rows, offsets, unit)
+
+
+def dual_jobs(jobs, starts, offsets, places):
+    """The `DUAL_JOB`s of problems over such groups, and what belongs to the samples of each.
+
+    Returns
+    -------
+    table : ndarray of DUAL_JOB
+    ends : ndarray of int of shape (p,)
+        Where each problem's samples end.
+    taken, samples : ndarray of int
+        Their variables, one problem after another, and which of all samples they are.
+    signs, sets : ndarray
+        Their ranges' signs, and their problems' sets.
+    """
+    return _dual.lay_jobs(jobs, starts, offsets, places)
+
+
+def dual_place(linear, lower, upper, taken, samples, signs, sets, out):
+    """Write c, l and u of samples (n_sets, n) to ``out`` (3, n_variables), by variable."""
+    _dual.place(linear, lower, upper, taken, samples, signs, sets, out)
+
+
+def dual_fill(totals, firsts, counts, upper):
+    """Starts of fixed sums: each total out of the boxes [0, upper] of a range, the first ones first.
+
+    Parameters
+    ----------
+    totals : ndarray of shape (r,)
+        A negative one comes out of [−upper, 0].
+    firsts, counts : ndarray of int of shape (r,)
+        Where each range begins in `upper`, and how long it is.
+    upper : ndarray of shape (n,)
+
+    Returns
+    -------
+    ndarray
+        Of one range after another.
+    """
+    out = np.empty(int(counts.sum()))
+    _dual.fill(totals, firsts, counts, upper, out)
+    return out
 
 
 def dual_run(program, side, dtype, n_threads=None, cancels=None):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._native import dual_fill
 from ..solvers.dual import DualJob
 from ._warm import first_come, start_c, start_nu, start_nu_regression, start_regression, start_sum
 
@@ -308,20 +309,27 @@ def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None,
     p = len(jobs)
     jobs = [job._replace(separate=True) for job in _with_folds(jobs, 1, folds)]
     top = _held_boxes(weights[None], folds)
-    begin = [None] * p if previous is None else start_nu(previous, sides, weights, nu)
-    begin += [None] * (len(jobs) - p)
-    # A group's box is that of all its pairs.
-    boxes = [[(box[a:b], box[a:b].sum()) for a, b in pairwise(rows.offsets.tolist())] for box in top]
-    for index, job in enumerate(jobs):
-        if begin[index] is not None:
-            continue
-        (first, most), (second, other) = (boxes[job.set][group] for group in pairs[index % p])
-        # In a fold ν may be out of reach: then as much as there is.
-        total = min(nu * (most + other) / 2, most, other)
-        begin[index] = np.concatenate([first_come(total, first), -first_come(total, second)])
+    begin = _nu_starts(rows.offsets, np.array(pairs), top, nu)
+    if previous is not None:
+        known = start_nu(previous, sides, weights, nu)
+        begin[:p] = [cold if warm is None else warm for warm, cold in zip(known, begin, strict=False)]
     zeros = np.zeros_like(top)
     outcome = samples.solve(jobs, zeros, zeros, top, start=begin, fields=True, **options)
     return _nu_outcome(outcome, sides, weights, nu, folds)
+
+
+def _nu_starts(offsets, pairs, top, nu):
+    """Feasible β of each pair of groups, set by set of the boxes `top` (n_sets, m)."""
+    firsts = offsets[pairs] + np.arange(len(top))[:, None, None] * top.shape[1]
+    counts = np.broadcast_to(np.diff(offsets)[pairs], firsts.shape).ravel()
+    group_sums = np.array([[box[a:b].sum() for a, b in pairwise(offsets.tolist())] for box in top])
+    sums = group_sums[:, pairs]
+    # In a fold ν may be out of reach: then as much as there is.
+    total = np.minimum(nu * sums.sum(axis=-1) / 2, sums.min(axis=-1))
+    totals = np.stack([total, -total], axis=-1).ravel()
+    beta = dual_fill(totals, firsts.ravel(), counts, top.ravel())
+    ends = counts.reshape(-1, 2).sum(axis=1).cumsum().tolist()
+    return [beta[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def _nu_outcome(outcome, sides, weights, nu, folds):

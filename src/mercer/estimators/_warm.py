@@ -7,6 +7,8 @@ Any feasible start leads to the optimum; where signs, boxes or sums do not fit, 
 
 import numpy as np
 
+from .._native import dual_fill
+
 __all__ = ["first_come", "start_c", "start_nu", "start_nu_regression", "start_regression", "start_sum"]
 
 # Of the largest coefficient: what rounding leaves of a sum that should be 0.
@@ -25,8 +27,7 @@ def first_come(total, upper):
     -------
     ndarray of shape (n,)
     """
-    before = np.cumsum(upper) - upper
-    return np.minimum(np.maximum(total - before, 0.0), upper)
+    return dual_fill(np.array([total]), np.zeros(1, np.intp), np.array([len(upper)]), upper)
 
 
 def _into_box(beta, signs, box):

@@ -319,15 +319,10 @@ class _Layout:
     def __init__(self, samples, dtype):
         self.samples, self.dtype = weakref.proxy(samples), dtype  # which owns this: no cycle
         self.unit, step = _native.dual_units(dtype)
-        lengths = -(-np.maximum(samples.sizes, 1) // self.unit) * self.unit
-        self.starts = np.concatenate([[0], np.cumsum(lengths)])
-        self.offsets = np.concatenate([[0], np.cumsum(samples.sizes)])
-        self.n = int(self.starts[-1])
         rows = np.concatenate(samples._groups)
-        self.places = spans(self.starts[:-1], samples.sizes)
-        fillers = rows[np.where(samples.sizes > 0, self.offsets[1:] - 1, 0)]
-        self.order = np.repeat(fillers, lengths)
-        self.order[self.places] = rows
+        self.offsets = np.concatenate([[0], samples.sizes.cumsum()])
+        self.starts, self.places, self.order = _native.dual_layout(rows, self.offsets, self.unit)
+        self.n = len(self.order)
         self.run, self.matrix = None, None
         program = samples.program
         if program.block_leaves:
@@ -371,7 +366,8 @@ class _Layout:
         )
 
         def by_problem(values):
-            return np.split(values[problems.taken], problems.ends[:-1])
+            values, ends = values[problems.taken], problems.ends.tolist()
+            return [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
         names = ("bias", "least", "most", "objective", "gap", "bound", "n_iter", "status", "n_rows")
         return DualOutcome(
@@ -405,22 +401,11 @@ class DualProblems:
     """
 
     def __init__(self, layout, jobs):
-        self._layout, self._table = layout, np.zeros(len(jobs), _native.DUAL_JOB)
-        groups = np.array([(*job.first, *(job.second or (0, 0))) for job in jobs]).reshape(-1, 2, 2)
-        _, _, signs, sets, self._table["separate"], self._table["epsilon"] = zip(*jobs, strict=True)
-        self._table["start"] = start = layout.starts[groups[..., 0]]
-        self._table["length"] = length = layout.starts[groups[..., 1]] - start
-        begins = length.cumsum().reshape(-1, 2) - length
-        self._table["offset"] = self.offsets = begins[:, 0]
-        self.lengths = length.sum(axis=1)
+        self._layout = layout
+        found = _native.dual_jobs(jobs, layout.starts, layout.offsets, layout.places)
+        self._table, self.ends, self.taken, self.samples, self.signs, self.sets = found
+        self.offsets, self.lengths = self._table["offset"], self._table["length"].sum(axis=1)
         self.size = int(self.lengths.sum())
-        firsts = layout.offsets[groups]
-        counts = firsts[..., 1] - firsts[..., 0]
-        self.samples = spans(firsts[..., 0], counts)
-        self.taken = layout.places[self.samples] + (begins - start).repeat(counts.ravel())
-        self.ends = counts.sum(axis=1).cumsum()
-        self.signs = np.repeat(np.ravel(signs), counts.ravel())
-        self.sets = np.repeat(sets, counts.sum(axis=1))
 
     def ranges(self, index):
         """Where the variables of a problem are in the kernel matrix."""
@@ -429,10 +414,8 @@ class DualProblems:
 
     def placed(self, linear, lower, upper):
         """c, l and u (n_sets, n) of samples, by variable."""
-        out, at, rises = np.zeros((3, self.size)), (self.sets, self.samples), self.signs > 0
-        out[0, self.taken] = self.signs * linear[at]
-        out[1, self.taken] = np.where(rises, lower[at], -upper[at])
-        out[2, self.taken] = np.where(rises, upper[at], -lower[at])
+        out = np.zeros((3, self.size))
+        _native.dual_place(linear, lower, upper, self.taken, self.samples, self.signs, self.sets, out)
         return out
 
     def solve(
