@@ -9,6 +9,7 @@ from mercer.solvers import newton_coupled, newton_factors
 from mercer.solvers.held_matrix import low_rank_of
 from mercer.solvers.newton import newton
 from mercer.solvers.newton_coupled import CoupledFactors, Directions
+from mercer.solvers.newton_coupled_rank import CoupledRank
 from mercer.solvers.newton_factors import preconditioner
 from mercer.solvers.newton_system import Curvature, Preconditioner, solve_newton_system
 
@@ -171,7 +172,7 @@ class TestWhichItIs:
         systems = Systems(1, alpha=1e-4)
         of = systems.low_rank, systems.curvature()
         assert isinstance(preconditioner(*of, systems.alphas, systems.K), CoupledFactors)
-        assert isinstance(preconditioner(*of, 1e6 * systems.alphas, systems.K), Preconditioner)
+        assert isinstance(preconditioner(*of, 1e6 * systems.alphas, systems.K), CoupledRank)
 
     def test_otherwise_the_low_rank(self, monkeypatch):
         systems = Systems(1, alpha=1e-4)
@@ -192,7 +193,7 @@ class TestWhichItIs:
 
 @LOSSES
 def test_newton_reaches_what_it_reaches_without(loss, monkeypatch):
-    monkeypatch.setattr(newton_factors, "_FROM", -np.inf)
+    monkeypatch.setattr(newton_factors, "_FACTORS_TAKE", -np.inf)
     systems, made = Systems(2, loss, alpha=0.5), []
     start = CoupledFactors.__init__
     monkeypatch.setattr(

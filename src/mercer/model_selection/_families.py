@@ -153,7 +153,8 @@ class _NewtonFamily:
 
     def values(self, K, alphas, n_threads):
         """Yield (α, fold, f of all rows), from the largest α down."""
-        low_rank = low_rank_of(K, check_rng(self.estimator.random_state))
+        # All α and folds share the price of its principal axes.
+        low_rank = low_rank_of(K, check_rng(self.estimator.random_state)).rotated()
         held = HeldMatrix(K, low_rank, n_threads)
         tol, n_rest = self.estimator.tol, 1 if self.y.ndim == 1 else self.y.shape[1]
         y = self.y if self.y.ndim == 1 else np.tile(self.y, len(self._folds))

@@ -195,21 +195,29 @@ class _Inner:
         if self.preconditioner is not None:
             self.preconditioner = self.preconditioner.take(going)
 
-    def solve(self, problems, gauge, state, tol):
-        curvature = problems.curvature(gauge.f)
-        if self.preconditioner is None or self._excess >= self.preconditioner.cost:
+    def _preconditioner(self, problems, curvature):
+        """The one at hand, following the curvature, or a new one."""
+        followed = None
+        if self.preconditioner is not None and self._excess < self.preconditioner.cost:
+            followed = self.preconditioner.at(curvature)
+        if followed is None:
             self.preconditioner = None  # its memory first
-            self.preconditioner = preconditioner(
+            self.preconditioner = followed = preconditioner(
                 self.low_rank, curvature, problems.alphas, self.matrix, self.n_threads
             )
             self._first = None
+        return followed
+
+    def solve(self, problems, gauge, state, tol):
+        curvature = problems.curvature(gauge.f)
+        preconditioner = self._preconditioner(problems, curvature)
         target = 2 * problems.alphas * gauge.error * _forcing(gauge.gradient, tol)
         step, image, shift, reached, n_iter = solve_newton_system(
             self.product,
             curvature,
             problems.alphas,
             curvature.adjoint(state.h - gauge.Kp),
-            self.preconditioner.at(curvature),
+            preconditioner,
             target=target,
             max_iter=_MOST_PRODUCTS,
             fit_intercept=problems.fit_intercept,

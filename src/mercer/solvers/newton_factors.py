@@ -10,6 +10,7 @@ from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .held_matrix import WHOLE_UP_TO, each_block
 from .newton_coupled import CoupledFactors, Directions
+from .newton_coupled_rank import CoupledRank, rank_that_pays
 from .newton_parts import factor_of_part, make_each
 from .newton_system import (
     LEADING,
@@ -29,10 +30,9 @@ _LEFT_OUT = 0.3
 _FASTER = 80.0
 #: Numbers, of 16 bits mostly and at most 32, that factors may keep, over those in K.
 _ROOM = 12.0
-#: Products that making factors of several outputs may take, over what the root of ``tr(Sᵀ K S) / 2α`` is
-#: above the second number, where they spare none (satimage, 2000 and 4000 rows, α from 0.004 to 1e-4: with
-#: them an α takes 55 products and their making, without them 0.7 to 0.9 of that root).
-_WORTH, _FROM = 0.45, 100.0
+#: Steps of conjugate gradients that an α takes with factors of several outputs, in products with K (satimage,
+#: 2000 and 4000 rows, α from 0.004 to 1e-4: 55, each as dear as two).
+_FACTORS_TAKE = 80.0
 
 
 def preconditioner(low_rank, curvature, alphas, matrix=None, n_threads=None):
@@ -51,7 +51,7 @@ def preconditioner(low_rank, curvature, alphas, matrix=None, n_threads=None):
 
     Returns
     -------
-    Preconditioner, Factors or CoupledFactors
+    Preconditioner, Factors, CoupledFactors or CoupledRank
     """
     if matrix is not None and len(matrix) > WHOLE_UP_TO:
         pose = _coupled if curvature.vector else _one_by_one
@@ -62,15 +62,18 @@ def preconditioner(low_rank, curvature, alphas, matrix=None, n_threads=None):
 
 
 def _coupled(low_rank, curvature, alphas, K, n_threads):
-    """Factors of several outputs where they cost less than the steps that they spare."""
+    """Of several outputs: factors over their directions, or over a low rank, whichever is the cheaper."""
     n, q, n_outputs = curvature.shape
     if q * n_outputs**2 > n:
         return None  # the Hessians would take more than K
-    directions = Directions(curvature, alphas, K.diagonal())
-    worth = _WORTH * (np.sqrt(directions.strength) - _FROM)
-    if directions.cost > worth or not _have_room(directions.places, K):
+    rank, making, steps = rank_that_pays(low_rank, curvature, alphas)
+    if not _have_room([range(rank * n_outputs)] * q, K):
         return None
-    return CoupledFactors(low_rank, curvature, alphas, K, directions, n_threads)
+    if making + steps > _FACTORS_TAKE:
+        directions = Directions(curvature, alphas, K.diagonal())
+        if directions.cost + _FACTORS_TAKE <= making + steps and _have_room(directions.places, K):
+            return CoupledFactors(low_rank, curvature, alphas, K, directions, n_threads)
+    return CoupledRank(low_rank, curvature, alphas, K.diagonal(), rank, making, n_threads)
 
 
 def _one_by_one(low_rank, curvature, alphas, K, n_threads):

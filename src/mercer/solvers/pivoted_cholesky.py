@@ -13,6 +13,8 @@ from scipy.linalg import blas, lapack
 __all__ = ["LowRank", "Woodbury", "pivoted_cholesky"]
 
 _BLOCK = 128
+#: Ranks between which a factor along its principal axes may be cut.
+_FINE = 20
 #: Multiply-adds that one entry of a lazy float32 Gram product counts for, against those of matrix products.
 ENTRY_COST = 16
 #: Up to this trace over alpha the factor is kept in float32: the preconditioner's smallest values, alpha over
@@ -40,6 +42,22 @@ class LowRank:
     trace: float
     history: list = field(default_factory=list)  # (rank, trace left) after each block
     remainder: np.ndarray | None = None
+
+    def rotated(self):
+        """The same along its principal axes, the largest first: of all parts of a rank they leave least.
+
+        Pivots leave as much at about twice the rank (satimage and spam, n = 4000).
+
+        Returns
+        -------
+        LowRank
+        """
+        values, vectors = np.linalg.eigh(self.F @ self.F.T)
+        left = self.trace + np.concatenate([np.cumsum(np.maximum(values, 0.0))[::-1], [0.0]])
+        ranks = range(_FINE, len(values), _FINE)
+        history = [(rank, float(left[rank])) for rank in ranks]
+        F = np.ascontiguousarray(vectors[:, ::-1].T) @ self.F
+        return LowRank(F, self.pivots, self.trace, history, self.remainder)
 
 
 def _accept(H, left, rng):
