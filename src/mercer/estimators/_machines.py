@@ -141,10 +141,10 @@ class Sides(NamedTuple):
 # ---------------------------------------------------------------- classification
 
 
-def _binary_jobs(offsets, pairs):
+def _binary_jobs(offsets, pairs, separate=False):
     """Jobs of pairs of groups, the first of which has sign 1, and their sides."""
     groups, n = [slice(a, b) for a, b in pairwise(offsets.tolist())], np.diff(offsets).tolist()
-    jobs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)) for a, b in pairs]
+    jobs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0), separate=separate) for a, b in pairs]
     return jobs, [Sides((groups[a], groups[b]), (n[a], n[b]), (1.0, -1.0)) for a, b in pairs]
 
 
@@ -305,9 +305,9 @@ def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None,
     -------
     Machines
     """
-    jobs, sides = _binary_jobs(rows.offsets, pairs)
+    jobs, sides = _binary_jobs(rows.offsets, pairs, separate=True)
     p = len(jobs)
-    jobs = [job._replace(separate=True) for job in _with_folds(jobs, 1, folds)]
+    jobs = _with_folds(jobs, 1, folds)
     top = _held_boxes(weights[None], folds)
     begin = _nu_starts(rows.offsets, np.array(pairs), top, nu)
     if previous is not None:
@@ -342,7 +342,7 @@ def _nu_outcome(outcome, sides, weights, nu, folds):
     counts = np.array([side.counts for side in sides])
     lengths = counts.sum(axis=1)
     at = lengths.cumsum() - lengths
-    own = np.concatenate([weights[part] for side in sides for part in side.parts])
+    own = weights[outcome.samples[: lengths.sum()]]
     short = np.concatenate(outcome.field[:p]) - bias[:p].repeat(lengths)
     # the parts' signs are the same in all problems
     short *= np.repeat(sides[0].signs * p, counts.ravel())

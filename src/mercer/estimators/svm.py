@@ -322,7 +322,7 @@ class NuSVC(SupportVectorClassifier):
 
     def _machines(self, kernel, X, rows, weights, codes, present, previous, folds):
         pairs = pairs_of(present)
-        sums = np.bincount(codes[rows.rows], weights, minlength=len(rows.offsets) - 1)
+        sums = np.bincount(codes[rows.rows], weights, minlength=len(rows.offsets) - 1).tolist()
         feasible = min(2 * min(sums[a], sums[b]) / (sums[a] + sums[b]) for a, b in pairs)
         if self.nu > feasible * (1 + 1e-12):
             raise ValueError(

@@ -95,6 +95,8 @@ class DualOutcome:
         Indices of `STATUS`.
     n_rows : ndarray of shape (p,)
         Rows of the kernel matrix that were computed.
+    samples : ndarray of int
+        Which of all samples each β is of, one problem after another.
     rows : str
         The precision of the rows: "float32", "float64", or "float32, float64".
     """
@@ -110,6 +112,7 @@ class DualOutcome:
     n_iter: np.ndarray
     status: np.ndarray
     n_rows: np.ndarray
+    samples: np.ndarray
     rows: str
 
 
@@ -374,7 +377,8 @@ class _Layout:
             beta=by_problem(beta),
             field=None if field is None else by_problem(field),
             rows=self.dtype.type.__name__,
-            **{name: table[name].copy() for name in names},
+            samples=problems.samples,
+            **{name: table[name] for name in names},
         )
 
 
