@@ -158,6 +158,10 @@ class DualSamples:
             self._matrix = self.kernel(self._X, n_threads=self.n_threads)
         return self._matrix
 
+    def scale(self):
+        """The largest k(x, x)."""
+        return float(self._layout(np.dtype(np.float64)).diagonal.max())
+
     def rounding(self):
         """The largest error of a float32 row's entry, on a sample of pairs; infinity where it will not do."""
         if self.program.block_leaves:
