@@ -68,13 +68,14 @@ def nu_regression(samples, y, upper, weights, nu, *, previous=None, **options):
         if machines is not None:
             return machines
     start = None if previous is None else start_nu_regression(previous, upper, total)
-    if start is None:
+    cold = start is None
+    if cold:
         first = first_come(total, upper)
         start = [np.concatenate([first, -first])]
     job = DualJob((0, 1), (1, 2), (1.0, 1.0), separate=True)
     zeros = np.zeros(m)
     box = (np.concatenate(pair)[None] for pair in ((y, y), (zeros, -upper), (upper, zeros)))
-    outcome = samples.solve([job], *box, start=start, fields=True, **options)
+    outcome = samples.solve([job], *box, start=start, cancels=cold, fields=True, **options)
     beta = outcome.beta[0][:m] + outcome.beta[0][m:]
     bias, epsilon = outcome.bias[0].mean(), (outcome.bias[0, 0] - outcome.bias[0, 1]) / 2
     objective = outcome.objective[0]

@@ -228,6 +228,7 @@ class DualSamples:
         cache_bytes=None,
         shrinking=True,
         start=None,
+        cancels=False,
         fields=False,
         on_step=None,
         dtype=None,
@@ -249,6 +250,8 @@ class DualSamples:
             Whether variables that look settled are left alone until the end.
         start : list of ndarray or None
             Feasible β of each problem, where the sums are taken from; None is 0.
+        cancels : bool
+            Whether K times the start is 0, since β of two variables of one sample cancel.
         fields : bool
             Whether `DualOutcome.field` is wanted.
         on_step : callable or None
@@ -274,13 +277,13 @@ class DualSamples:
         box = linear, lower, upper
         if dtype is not None or n <= _DOUBLE_UP_TO:
             layout = self._layout(np.dtype(np.float64 if dtype is None else dtype))
-            return layout.outcome(jobs, box, start, *options)
+            return layout.outcome(jobs, box, start, *options, cancels=cancels)
         rounding = self.rounding()
         if 8 * rounding > tol:
             layout = self._layout(np.dtype(np.float64))
-            return layout.outcome(jobs, box, start, *options)
+            return layout.outcome(jobs, box, start, *options, cancels=cancels)
         single = self._layout(np.dtype(np.float32))
-        outcome = single.outcome(jobs, box, start, _CLOSER * tol, *options[1:])
+        outcome = single.outcome(jobs, box, start, _CLOSER * tol, *options[1:], cancels=cancels)
         return self._made_sure(outcome, rounding, jobs, box, options)
 
     def _made_sure(self, outcome, rounding, jobs, box, options):
@@ -354,7 +357,9 @@ class _Layout:
         _native.dual_diagonal(self.run, diagonal, 1 if same else self.samples.n_threads)
         return np.full(self.n, diagonal[0]) if same else diagonal
 
-    def outcome(self, jobs, box, start, tol, max_iter, cache_bytes, shrinking, fields, on_step):
+    def outcome(
+        self, jobs, box, start, tol, max_iter, cache_bytes, shrinking, fields, on_step, *, cancels=False
+    ):  # fmt: skip
         """The `DualOutcome` of problems by sample."""
         problems = DualProblems(self, jobs)
         beta = np.zeros(problems.size)
@@ -366,7 +371,7 @@ class _Layout:
             *problems.placed(*box),
             beta,
             field,
-            started=start is not None,
+            started=start is not None and not cancels,
             tol=tol,
             max_iter=max_iter,
             **options,
@@ -431,6 +436,8 @@ class DualProblems:
         shrinking, on_step,
     ):  # fmt: skip
         """Solve problems, by default all; beta (size,) and field, which may be linear, get the solution.
+
+        Unless `started`, K times the beta that is given is 0.
 
         Returns
         -------
