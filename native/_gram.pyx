@@ -449,10 +449,13 @@ def _totals(outputs):
     return features, vecs, slots.sum(axis=0), weights, blocks
 
 
+_LARGEST = {dtype: np.finfo(dtype).max for dtype in _CANCELS}
+
+
 def _in_range(parameters, dtype):
     """Parameters cut to the dtype's finite range: an infinite one would make NaN of a distance 0."""
-    largest = np.finfo(dtype).max
-    return np.clip(parameters, -largest, largest)
+    largest = _LARGEST[dtype]
+    return np.minimum(np.maximum(parameters, -largest), largest)
 
 
 def _centre(features):

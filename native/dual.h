@@ -18,7 +18,7 @@ typedef struct {
     int64_t start[2], length[2]; /* ranges of the layout; length[1] = 0 for one range */
     int64_t offset;              /* where its variables begin in linear, lower, upper, beta and field */
     int64_t separate;            /* each range keeps its own sum */
-    int64_t started;             /* beta holds a feasible start; else it is 0 */
+    int64_t started;             /* beta holds a feasible start; else K beta is 0 */
     double epsilon;
     /* results */
     int64_t status, n_iter, n_rows; /* n_rows: rows of the kernel computed */

@@ -360,6 +360,53 @@ def test_a_box_far_larger_than_the_solution_is_no_bound(C, copies, rng):
         np.testing.assert_allclose(model.dual_coef_, hard.dual_coef_, rtol=1e-6)
 
 
+@pytest.mark.parametrize("C", [1e9, 1e13, 1e20, 1e300])
+@pytest.mark.parametrize("nu", [0.3, 1.0])
+def test_a_nu_regression_without_a_limit_has_no_tube(C, nu, rng):
+    """α and α* of size C have no digits left for their difference, which is that of ε = 0."""
+    X = rng.normal(size=(30, 3))
+    y = X @ [1.0, 2.0, -1.0] + 0.3 * rng.normal(size=30)
+    K = RBF(gamma=0.5)(X)
+    # At ε = 0 and no bound: K β + b = y with Σβ = 0.
+    A = np.block([[K, np.ones((30, 1))], [np.ones((1, 30)), np.zeros((1, 1))]])
+    exact = np.linalg.solve(A, np.append(y, 0.0))
+    model = NuSVR(nu=nu, C=C, gamma=0.5, tol=1e-6).fit(X, y)
+    assert model.converged_.all()
+    np.testing.assert_allclose(model.epsilon_, 0, atol=1e-6)
+    np.testing.assert_allclose(model.predict(X), y, atol=2e-6)
+    least = np.linalg.eigvalsh(K)[0]
+    np.testing.assert_allclose(coefficients(model, 30), exact[:30], atol=1e-5 / least)
+    assert abs(model.dual_coef_.sum()) < 1e-9 * np.abs(model.dual_coef_).max()
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e10, 1e150])
+@pytest.mark.parametrize("C", [0.1, 10.0, 1e9])
+def test_regressions_of_any_size(scale, C, rng):
+    """Targets, C, ε and tol times a number: the same function times it, up to tol."""
+    X = rng.normal(size=(40, 3))
+    y = X @ [1.0, 2.0, -1.0] + 0.3 * rng.normal(size=40)
+    for plain, other in (
+        (NuSVR(C=C, gamma=0.3, tol=1e-6), NuSVR(C=C * scale, gamma=0.3, tol=1e-6 * scale)),
+        (SVR(C=C, gamma=0.3, tol=1e-6), SVR(C=C * scale, gamma=0.3, tol=1e-6 * scale, epsilon=0.1 * scale)),
+    ):
+        plain.fit(X, y)
+        other.fit(X, scale * y)
+        np.testing.assert_allclose(other.predict(X) / scale, plain.predict(X), atol=1e-4)
+        np.testing.assert_allclose(other.objective_ / scale / scale, plain.objective_, rtol=1e-4)
+        assert other.converged_.all()
+
+
+def test_targets_far_beyond_the_box_fill_it(rng):
+    """Where C is large for its rounding, but small beside the targets, ν has its tube as ever."""
+    X = rng.normal(size=(40, 3))
+    y = 1e15 * (X @ [1.0, 2.0, -1.0])
+    model = NuSVR(nu=0.3, C=1e11, gamma=0.3).fit(X, y)
+    assert model.epsilon_ > 1e14
+    beta = coefficients(model, 40)
+    np.testing.assert_allclose(np.abs(beta).sum(), 0.3 * 40 * 1e11, rtol=1e-9)
+    assert abs(beta.sum()) < 1e-9 * 1e11
+
+
 def test_class_weights_multiply_c():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(12, 2))

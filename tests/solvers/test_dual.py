@@ -158,6 +158,22 @@ def test_two_variables_of_one_sample_are_brought_back_on_a_matrix():
         np.testing.assert_allclose(outcome.field[0], np.tile(y - kernel(X) @ beta, 2), atol=1e-10)
 
 
+@pytest.mark.parametrize("n", [40, 1300])
+def test_a_start_that_cancels_is_multiplied_by_nothing(n):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((n, 3))
+    y, half, zero = np.sin(X).sum(axis=1), np.full(n, 0.5), np.zeros(n)
+    samples = DualSamples(RBF(gamma=0.3), X, [np.arange(n)] * 2)
+    box = [np.concatenate(pair)[None] for pair in ((y, y), (zero, -2 * half), (2 * half, zero))]
+    job, start = DualJob((0, 1), (1, 2), separate=True), [np.concatenate([half, -half])]
+    options = {"tol": 1e-6, "start": start, "fields": True, "dtype": np.float64}
+    plain, short = (samples.solve([job], *box, cancels=cancels, **options) for cancels in (False, True))
+    beta = short.beta[0][:n] + short.beta[0][n:]
+    np.testing.assert_allclose(short.field[0], np.tile(y - RBF(gamma=0.3)(X) @ beta, 2), atol=1e-10)
+    np.testing.assert_allclose(short.objective, plain.objective, rtol=1e-6)
+    np.testing.assert_allclose(short.bias, plain.bias, atol=1e-5)
+
+
 @pytest.mark.parametrize("n_threads", [2, 3])
 @pytest.mark.parametrize(("n", "d"), [(500, 3), (7000, 6)])
 def test_any_number_of_threads_gives_the_same_bits(n, d, n_threads):

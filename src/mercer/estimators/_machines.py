@@ -1,6 +1,6 @@
-"""The duals of the five machines: set up for ``solvers.dual``, and read back.
+"""The duals of machines for classes: set up for ``solvers.dual``, and read back.
 
-Place on the way: ``solvers`` → **machines** → ``svm``.
+Place on the way: ``solvers`` → **machines** → ``svm``; ``_function_machines`` has those of one function.
 
 With β = yα and f = Kβ + b, the solver returns β, F = c − Kβ and b. Each machine is a list of binary (or
 single) problems, whose numbers stand one after another in flat arrays.
@@ -14,7 +14,7 @@ import numpy as np
 
 from .._native import dual_fill
 from ..solvers.dual import DualJob
-from ._warm import first_come, start_c, start_nu, start_nu_regression, start_regression, start_sum
+from ._warm import start_c, start_nu
 
 _BY_PROBLEM = (
     "intercept", "objective", "squared_norm", "loss", "primal", "gap", "kkt_gap", "n_iter", "status", "scale",
@@ -24,10 +24,8 @@ __all__ = [
     "Machines",
     "c_machines",
     "nu_machines",
-    "nu_regression",
-    "one_class",
     "pairs_of",
-    "regression",
+    "reached",
 ]
 
 
@@ -103,7 +101,8 @@ def pairs_of(present):
     return list(combinations(map(int, present), 2))
 
 
-def _reached(outcome, p):
+def reached(outcome, p):
+    """What `Machines` say of the solver, for the first p problems of a `DualOutcome`."""
     return {
         "kkt_gap": outcome.gap[:p],
         "margin_bound": outcome.bound[:p],
@@ -271,7 +270,7 @@ def _c_outcome(outcome, sides, upper, weights):
         loss=loss,
         primal=primal,
         gap=np.maximum(primal + objective, 0.0),
-        **_reached(outcome, p),
+        **reached(outcome, p),
     )
 
 
@@ -342,7 +341,7 @@ def _nu_outcome(outcome, sides, weights, nu, folds):
     counts = np.array([side.counts for side in sides])
     lengths = counts.sum(axis=1)
     at = lengths.cumsum() - lengths
-    own = np.concatenate([weights[part] for side in sides for part in side.parts])
+    own = weights[outcome.samples[: lengths.sum()]]
     short = np.concatenate(outcome.field[:p]) - bias[:p].repeat(lengths)
     # the parts' signs are the same in all problems
     short *= np.repeat(sides[0].signs * p, counts.ravel())
@@ -359,127 +358,9 @@ def _nu_outcome(outcome, sides, weights, nu, folds):
         primal=primal,
         gap=np.maximum(primal + objective, 0.0),
         scale=divisor[:p],
-        **_reached(outcome, p),
+        **reached(outcome, p),
     )
     machines.extra["rho"] = rho[:p]
     if folds is not None:
         machines.held_out = [_held_out(outcome, j, sides, folds, 0.0, divisor) for j in range(p)]
     return machines
-
-
-# ---------------------------------------------------------------- one function
-
-
-def regression(samples, y, upper, weights, epsilon, *, previous=None, **options):
-    """ε-SVR: min ½βᵀKβ − yᵀβ + ε Σ|β| over |β| ≤ C, Σβ = 0.
-
-    Parameters
-    ----------
-    samples : DualSamples
-        One group.
-    y, upper, weights : ndarray of shape (m,)
-    epsilon : float
-    previous : ndarray of shape (m,) or None
-        β of an earlier fit.
-    **options
-        For `DualSamples.solve`.
-
-    Returns
-    -------
-    Machines
-    """
-    job = DualJob((0, 1), epsilon=epsilon)
-    start = None if previous is None else start_regression(previous, upper)
-    outcome = samples.solve([job], y[None], -upper[None], upper[None], start=start, fields=True, **options)
-    beta, bias, objective = outcome.beta[0], outcome.bias[0, 0], outcome.objective[0]
-    squared = max(2 * (objective + y @ beta - epsilon * np.abs(beta).sum()), 0.0)
-    slack = np.maximum(np.abs(outcome.field[0] - bias) - epsilon, 0.0)
-    hard = np.isinf(upper).any()
-    primal = 0.5 * squared + (0.0 if hard else upper @ slack)
-    return _single(outcome, beta, bias, upper, objective, squared, weights @ slack, primal)
-
-
-def nu_regression(samples, y, upper, weights, nu, *, previous=None, **options):
-    """ν-SVR: min ½βᵀKβ − yᵀβ, β = α − α*, over 0 ≤ α, α* ≤ C, each of sum ν ΣC/2.
-
-    Parameters
-    ----------
-    samples : DualSamples
-        Two groups of the same rows: α and −α*.
-    y, upper, weights : ndarray of shape (m,)
-    nu : float
-    previous, **options
-        As for `regression`.
-
-    Returns
-    -------
-    Machines
-        With ``extra["epsilon"]``, and α and −α* as ``extra["parts"]``.
-    """
-    m, total = len(y), nu * upper.sum() / 2
-    start = None if previous is None else start_nu_regression(previous, upper, total)
-    if start is None:
-        first = first_come(total, upper)
-        start = [np.concatenate([first, -first])]
-    job = DualJob((0, 1), (1, 2), (1.0, 1.0), separate=True)
-    zeros = np.zeros(m)
-    box = (np.concatenate(pair)[None] for pair in ((y, y), (zeros, -upper), (upper, zeros)))
-    outcome = samples.solve([job], *box, start=start, fields=True, **options)
-    beta = outcome.beta[0][:m] + outcome.beta[0][m:]
-    bias, epsilon = outcome.bias[0].mean(), (outcome.bias[0, 0] - outcome.bias[0, 1]) / 2
-    objective = outcome.objective[0]
-    squared = max(2 * (objective + y @ beta), 0.0)
-    slack = np.maximum(np.abs(outcome.field[0][:m] - bias) - epsilon, 0.0)
-    primal = 0.5 * squared + 2 * total * epsilon + upper @ slack
-    machines = _single(outcome, beta, bias, upper, objective, squared, weights @ slack, primal)
-    machines.extra.update(epsilon=float(epsilon), parts=outcome.beta[0])
-    return machines
-
-
-def one_class(samples, weights, nu, *, previous=None, **options):
-    """One class: min ½βᵀKβ over 0 ≤ β ≤ weight, Σβ = ν·(all weight).
-
-    Parameters
-    ----------
-    samples : DualSamples
-        One group.
-    weights : ndarray of shape (m,)
-    nu : float
-    previous, **options
-        As for `regression`.
-
-    Returns
-    -------
-    Machines
-        The intercept is −ρ.
-    """
-    total, zeros = nu * weights.sum(), np.zeros((1, len(weights)))
-    start = None if previous is None else start_sum(previous, weights, total)
-    if start is None:
-        start = [first_come(total, weights)]
-    outcome = samples.solve(
-        [DualJob((0, 1))], zeros, zeros, weights[None], start=start, fields=True, **options
-    )
-    beta, bias, objective = outcome.beta[0], outcome.bias[0, 0], outcome.objective[0]
-    slack = np.maximum(outcome.field[0] - bias, 0.0)
-    loss = weights @ slack
-    return _single(
-        outcome,
-        beta,
-        bias,
-        weights,
-        objective,
-        max(2 * objective, 0.0),
-        loss,
-        max(objective, 0.0) + bias * total + loss,
-    )
-
-
-def _single(outcome, beta, bias, bound, objective, squared, loss, primal):
-    def one(value):
-        return np.array([value], dtype=np.float64)
-
-    return Machines(
-        beta=[beta], intercept=one(bias), bound=bound, objective=one(objective), squared_norm=one(squared),
-        loss=one(loss), primal=one(primal), gap=one(max(primal + objective, 0.0)), **_reached(outcome, 1),
-    )  # fmt: skip

@@ -216,12 +216,12 @@ class SupportVectorMachine(KernelEstimator):
 
     def _judge(self, machines):
         """Raise for what has no solution."""
-        status = machines.status
-        finite = np.isfinite(machines.intercept).all() and np.isfinite(np.concatenate(machines.beta)).all()
-        if (status == STATUS.index("inseparable")).any():
-            bound = machines.margin_bound[status == STATUS.index("inseparable")].min()
+        reached = {STATUS[status] for status in machines.status.tolist()}
+        if "inseparable" in reached:
+            bound = machines.margin_bound[machines.status == STATUS.index("inseparable")].min()
             raise ValueError(self._inseparable(bound))
-        if (status == STATUS.index("not finite")).any() or not finite:
+        finite = np.isfinite(machines.intercept).all() and np.isfinite(np.concatenate(machines.beta)).all()
+        if "not finite" in reached or not finite:
             raise ValueError(
                 "The dual coefficients or intercepts are not finite. The input data may contain large values "
                 "and need to be "

@@ -1,6 +1,6 @@
 """Regression by support vectors, and one class.
 
-Place on the way: ``_machines`` → ``_svm`` → **_svr** → ``svm``.
+Place on the way: ``_function_machines`` → ``_svm`` → **_svr** → ``svm``.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from sklearn.utils import column_or_1d
 
 from .._arrays import check_targets
 from ..kernels.prepared import n_rows
-from ._machines import nu_regression, one_class, regression
+from ._function_machines import nu_regression, one_class, regression
 from ._svm import SupportVectorMachine
 
 __all__ = ["SVR", "NuSVR", "OneClassSVM"]

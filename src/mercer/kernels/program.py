@@ -65,7 +65,7 @@ _LARGEST = np.finfo(np.float64).max
 
 def _finite(values):
     """Cut to the finite range: an infinite weight or slot would make NaN of a distance 0."""
-    return np.clip(values, -_LARGEST, _LARGEST)
+    return np.minimum(np.maximum(values, -_LARGEST), _LARGEST)  # clip takes three times as long
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Weight:
     def value(self, params, n_features):
         """The weights as a float64 array of shape (n_features,)."""
         theta = np.asarray(params[self.path], dtype=np.float64)
-        return np.broadcast_to(_finite(self.coefficient * theta**self.exponent), (n_features,)).copy()
+        return np.full(n_features, _finite(self.coefficient * theta**self.exponent))
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,8 @@ class DualOutcome:
         Indices of `STATUS`.
     n_rows : ndarray of shape (p,)
         Rows of the kernel matrix that were computed.
+    samples : ndarray of int
+        Which of all samples each β is of, one problem after another.
     rows : str
         The precision of the rows: "float32", "float64", or "float32, float64".
     """
@@ -110,6 +112,7 @@ class DualOutcome:
     n_iter: np.ndarray
     status: np.ndarray
     n_rows: np.ndarray
+    samples: np.ndarray
     rows: str
 
 
@@ -154,6 +157,10 @@ class DualSamples:
         if self._matrix is None:
             self._matrix = self.kernel(self._X, n_threads=self.n_threads)
         return self._matrix
+
+    def scale(self):
+        """The largest k(x, x)."""
+        return float(self._layout(np.dtype(np.float64)).diagonal.max())
 
     def rounding(self):
         """The largest error of a float32 row's entry, on a sample of pairs; infinity where it will not do."""
@@ -221,6 +228,7 @@ class DualSamples:
         cache_bytes=None,
         shrinking=True,
         start=None,
+        cancels=False,
         fields=False,
         on_step=None,
         dtype=None,
@@ -242,6 +250,8 @@ class DualSamples:
             Whether variables that look settled are left alone until the end.
         start : list of ndarray or None
             Feasible β of each problem, where the sums are taken from; None is 0.
+        cancels : bool
+            Whether K times the start is 0, since β of two variables of one sample cancel.
         fields : bool
             Whether `DualOutcome.field` is wanted.
         on_step : callable or None
@@ -267,13 +277,13 @@ class DualSamples:
         box = linear, lower, upper
         if dtype is not None or n <= _DOUBLE_UP_TO:
             layout = self._layout(np.dtype(np.float64 if dtype is None else dtype))
-            return layout.outcome(jobs, box, start, *options)
+            return layout.outcome(jobs, box, start, *options, cancels=cancels)
         rounding = self.rounding()
         if 8 * rounding > tol:
             layout = self._layout(np.dtype(np.float64))
-            return layout.outcome(jobs, box, start, *options)
+            return layout.outcome(jobs, box, start, *options, cancels=cancels)
         single = self._layout(np.dtype(np.float32))
-        outcome = single.outcome(jobs, box, start, _CLOSER * tol, *options[1:])
+        outcome = single.outcome(jobs, box, start, _CLOSER * tol, *options[1:], cancels=cancels)
         return self._made_sure(outcome, rounding, jobs, box, options)
 
     def _made_sure(self, outcome, rounding, jobs, box, options):
@@ -347,7 +357,9 @@ class _Layout:
         _native.dual_diagonal(self.run, diagonal, 1 if same else self.samples.n_threads)
         return np.full(self.n, diagonal[0]) if same else diagonal
 
-    def outcome(self, jobs, box, start, tol, max_iter, cache_bytes, shrinking, fields, on_step):
+    def outcome(
+        self, jobs, box, start, tol, max_iter, cache_bytes, shrinking, fields, on_step, *, cancels=False
+    ):  # fmt: skip
         """The `DualOutcome` of problems by sample."""
         problems = DualProblems(self, jobs)
         beta = np.zeros(problems.size)
@@ -359,7 +371,7 @@ class _Layout:
             *problems.placed(*box),
             beta,
             field,
-            started=start is not None,
+            started=start is not None and not cancels,
             tol=tol,
             max_iter=max_iter,
             **options,
@@ -374,7 +386,8 @@ class _Layout:
             beta=by_problem(beta),
             field=None if field is None else by_problem(field),
             rows=self.dtype.type.__name__,
-            **{name: table[name].copy() for name in names},
+            samples=problems.samples,
+            **{name: table[name] for name in names},
         )
 
 
@@ -423,6 +436,8 @@ class DualProblems:
         shrinking, on_step,
     ):  # fmt: skip
         """Solve problems, by default all; beta (size,) and field, which may be linear, get the solution.
+
+        Unless `started`, K times the beta that is given is 0.
 
         Returns
         -------
