@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mercer._native import DUAL_JOB
+from mercer._native import DUAL_JOB, dual_fill, dual_jobs, dual_layout, dual_place
 from mercer.kernels import RBF, FunctionKernel, Linear, Polynomial, Precomputed
 from mercer.solvers.dual import STATUS, DualJob, DualSamples
 
@@ -328,3 +328,58 @@ def test_memory_goes_with_the_last_name():
 
 def test_jobs_are_described_as_c_has_them():
     assert DUAL_JOB.itemsize % 8 == 0
+
+
+class TestLayouts:
+    """Against loops over the words of their descriptions."""
+
+    SIZES, UNIT = [3, 0, 8, 1], 4
+
+    def laid(self):
+        rows = np.random.default_rng(0).permutation(40)[: sum(self.SIZES)]
+        offsets = np.concatenate([[0], np.cumsum(self.SIZES)])
+        return rows, offsets, *dual_layout(rows, offsets, self.UNIT)
+
+    def test_groups_begin_at_multiples_and_are_filled_up_by_their_last(self):
+        rows, offsets, starts, places, order = self.laid()
+        np.testing.assert_array_equal(starts, [0, 4, 8, 16, 20])
+        np.testing.assert_array_equal(order[places], rows)
+        for g, size in enumerate(self.SIZES):
+            first = starts[g]
+            np.testing.assert_array_equal(places[offsets[g] : offsets[g + 1]], first + np.arange(size))
+            if size:
+                assert (order[first + size : starts[g + 1]] == rows[offsets[g + 1] - 1]).all()
+
+    def test_jobs_and_boxes_are_those_of_their_samples(self):
+        _, offsets, starts, places, _ = self.laid()
+        jobs = [
+            DualJob((0, 1), (2, 4), (1.0, -1.0), set=1, separate=True),
+            DualJob((1, 3), epsilon=0.5),
+            DualJob((2, 3), (2, 3)),
+        ]
+        table, ends, taken, samples, signs, sets = dual_jobs(jobs, starts, offsets, places)
+        np.testing.assert_array_equal(table["separate"], [1, 0, 0])
+        np.testing.assert_array_equal(table["epsilon"], [0, 0.5, 0])
+        linear, lower, upper = np.random.default_rng(1).normal(size=(3, 2, offsets[-1]))
+        out = np.zeros((3, table["length"].sum()))
+        dual_place(linear, lower, upper, taken, samples, signs, sets, out)
+        at, variable, expected = 0, 0, np.zeros_like(out)
+        for job, row, end in zip(jobs, table, ends, strict=True):
+            assert row["offset"] == variable
+            for r, groups in enumerate((job.first, job.second or (0, 0))):
+                assert row["start"][r] == starts[groups[0]]
+                for k in range(offsets[groups[0]], offsets[groups[1]]):
+                    v = variable + places[k] - starts[groups[0]]
+                    assert (taken[at], samples[at], signs[at], sets[at]) == (v, k, job.signs[r], job.set)
+                    box = sorted(job.signs[r] * part[job.set, k] for part in (lower, upper))
+                    swapped = lower[job.set, k] > upper[job.set, k]
+                    expected[:, v] = job.signs[r] * linear[job.set, k], *(box[::-1] if swapped else box)
+                    at += 1
+                variable += row["length"][r]
+            assert at == end
+        np.testing.assert_array_equal(out, expected)
+
+    def test_totals_are_taken_from_the_first_boxes(self):
+        upper = np.array([0.5, 0.0, 2.0, 1.0, 0.25])
+        found = dual_fill(np.array([1.0, -0.75, 9.0]), np.array([0, 3, 1]), np.array([3, 2, 2]), upper)
+        np.testing.assert_array_equal(found, [0.5, 0.0, 0.5, -0.75, 0.0, 0.0, 2.0])

@@ -21,13 +21,14 @@ def first_come(total, upper):
     Parameters
     ----------
     total : float
+        Below 0 it is 0.
     upper : ndarray of shape (n,)
 
     Returns
     -------
     ndarray of shape (n,)
     """
-    return dual_fill(np.array([total]), np.zeros(1, np.intp), np.array([len(upper)]), upper)
+    return dual_fill(np.array([max(total, 0.0)]), np.zeros(1, np.intp), np.array([len(upper)]), upper)
 
 
 def _into_box(beta, signs, box):
