@@ -7,9 +7,9 @@ from mercer.kernels import RBF
 from mercer.losses import JointSquaredMargin, Softmax
 from mercer.solvers import newton_coupled_rank, newton_factors
 from mercer.solvers.held_matrix import low_rank_of
-from mercer.solvers.newton import newton
 from mercer.solvers.newton_coupled_rank import CoupledRank, rank_that_pays
 from mercer.solvers.newton_system import Curvature, Preconditioner, solve_newton_system
+from newton_checks import reaches_what_it_reaches_without
 
 #: More rows than those up to which the preconditioner is the whole of K.
 N, C = 510, 3
@@ -148,29 +148,8 @@ def test_a_larger_rank_pays_at_a_smaller_alpha():
 @LOSSES
 def test_newton_reaches_what_it_reaches_without(loss, monkeypatch):
     monkeypatch.setattr(newton_factors, "_FACTORS_TAKE", np.inf)
-    systems, made = Systems(2, loss), []
-    start = CoupledRank.__init__
-    monkeypatch.setattr(
-        CoupledRank, "__init__", lambda self, *args: (made.append(self), start(self, *args))[1]
-    )
-
-    def found(matrix):
-        return newton(
-            lambda V: systems.K @ V,
-            loss,
-            systems.y,
-            systems.alphas,
-            weights=systems.root_weights,
-            low_rank=systems.low_rank,
-            matrix=matrix,
-        )
-
-    without, outcome = found(None), found(systems.K)
-    assert made
-    assert all(each.made for each in made)
-    assert outcome.converged.all()
-    np.testing.assert_allclose(outcome.objective, without.objective, rtol=1e-12)
-    np.testing.assert_allclose(outcome.f, without.f, rtol=1e-6, atol=1e-6)
+    systems = Systems(2, loss)
+    reaches_what_it_reaches_without(CoupledRank, systems, loss, monkeypatch)
 
 
 class TestPrincipalAxes:

@@ -7,10 +7,10 @@ from mercer.kernels import RBF
 from mercer.losses import Logistic, Softmax
 from mercer.solvers import newton_factors, newton_parts
 from mercer.solvers.held_matrix import low_rank_of
-from mercer.solvers.newton import newton
 from mercer.solvers.newton_factors import Factors, _bending_rows, preconditioner
 from mercer.solvers.newton_system import Curvature, Preconditioner, solve_newton_system
 from mercer.solvers.pivoted_cholesky import pivoted_cholesky
+from newton_checks import reaches_what_it_reaches_without
 
 EPS = float(np.finfo(np.float32).eps)
 #: More rows than those up to which the preconditioner is the whole of K.
@@ -223,24 +223,5 @@ class TestWhichItIs:
 
 
 def test_newton_reaches_what_it_reaches_without(monkeypatch):
-    systems, made = Systems(1, alpha=1e-3, gamma=20.0), []
-    start = Factors.__init__
-    monkeypatch.setattr(Factors, "__init__", lambda self, *args: (made.append(self), start(self, *args))[1])
-
-    def found(matrix):
-        return newton(
-            lambda V: systems.K @ V,
-            Logistic(),
-            systems.y,
-            systems.alphas,
-            weights=systems.root_weights,
-            low_rank=systems.low_rank,
-            matrix=matrix,
-        )
-
-    without, outcome = found(None), found(systems.K)
-    assert made
-    assert all(each.made for each in made)
-    assert outcome.converged.all()
-    np.testing.assert_allclose(outcome.objective, without.objective, rtol=1e-12)
-    np.testing.assert_allclose(outcome.f, without.f, rtol=1e-6, atol=1e-6)
+    systems = Systems(1, alpha=1e-3, gamma=20.0)
+    reaches_what_it_reaches_without(Factors, systems, Logistic(), monkeypatch)

@@ -16,7 +16,7 @@ from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .held_matrix import each_block
 from .newton_parts import factor_of_part, make_each
-from .newton_system import LEADING, left_by, power_of_two, squared_norms
+from .newton_system import LEADING, left_by, scaled_residuals
 
 __all__ = ["CoupledFactors", "Directions"]
 
@@ -153,11 +153,8 @@ class CoupledFactors:
 
     def apply(self, curvature, R, problems):
         """Apply to (n, len(problems), C); and what S R has in K's norm, squared, by problem."""
-        n, q, n_outputs = R.shape
-        scale = power_of_two(np.abs(R).max(axis=(0, 2)))  # residuals shrink below what float32 can hold
-        V = R / scale[:, None]
-        SV = curvature.forward(V).reshape(n, -1).astype(np.float32)
-        size = squared_norms(self.F, self.left, SV).reshape(q, n_outputs).sum(axis=1) * scale**2
+        n, q, _ = R.shape
+        V, scale, size = scaled_residuals(curvature, R, self.F, self.left)
         Q, rows_scale = self.Q, self.scale
         if q < Q.shape[2]:
             Q, rows_scale = Q[:, :, problems], rows_scale[:, :, problems]

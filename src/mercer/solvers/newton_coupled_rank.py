@@ -10,7 +10,7 @@ from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .held_matrix import each_block
 from .newton_parts import make_each
-from .newton_system import LEADING, Following, columns_of, left_by, power_of_two, squared_norms
+from .newton_system import LEADING, Following, columns_of, left_by, scaled_residuals
 
 __all__ = ["CoupledRank", "rank_that_pays"]
 
@@ -138,10 +138,7 @@ class CoupledRank(Following):
     def apply(self, curvature, R, problems):
         """Apply to (n, len(problems), C); and what S R has in K's norm, squared, by problem."""
         n, q, n_outputs = R.shape
-        scale = power_of_two(np.abs(R).max(axis=(0, 2)))  # residuals shrink below what float32 can hold
-        V = R / scale[:, None]
-        SV = curvature.forward(V).reshape(n, -1).astype(np.float32)
-        size = squared_norms(self.leading, self.left, SV).reshape(q, n_outputs).sum(axis=1) * scale**2
+        V, scale, size = scaled_residuals(curvature, R, self.leading, self.left)
         S = self.S if q == self.S.shape[1] else self.S[:, problems]
         columns = columns_of(problems, n_outputs)
         rows_scale = self.scale[:, columns].reshape(V.shape)

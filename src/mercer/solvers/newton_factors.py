@@ -30,8 +30,8 @@ _LEFT_OUT = 0.3
 _FASTER = 80.0
 #: Numbers, of 16 bits mostly and at most 32, that factors may keep, over those in K.
 _ROOM = 12.0
-#: Steps of conjugate gradients that an α takes with factors of several outputs, in products with K (satimage,
-#: 2000 and 4000 rows, α from 0.004 to 1e-4: 55, each as dear as two).
+#: What an α's steps take with factors of several outputs, in products with K: 55 steps (satimage, 2000 and
+#: 4000 rows, α from 0.004 to 1e-4), dearer than others by half.
 _FACTORS_TAKE = 80.0
 
 
@@ -67,11 +67,11 @@ def _coupled(low_rank, curvature, alphas, K, n_threads):
     if q * n_outputs**2 > n:
         return None  # the Hessians would take more than K
     rank, making, steps = rank_that_pays(low_rank, curvature, alphas)
-    if not _have_room([range(rank * n_outputs)] * q, K):
+    if not _have_room([rank * n_outputs] * q, K, element=8):
         return None
     if making + steps > _FACTORS_TAKE:
         directions = Directions(curvature, alphas, K.diagonal())
-        if directions.cost + _FACTORS_TAKE <= making + steps and _have_room(directions.places, K):
+        if directions.cost + _FACTORS_TAKE <= making + steps and _have_room(map(len, directions.places), K):
             return CoupledFactors(low_rank, curvature, alphas, K, directions, n_threads)
     return CoupledRank(low_rank, curvature, alphas, K.diagonal(), rank, making, n_threads)
 
@@ -81,13 +81,13 @@ def _one_by_one(low_rank, curvature, alphas, K, n_threads):
     if Preconditioner.fits_single(low_rank, curvature, alphas):
         return None
     rows = _bending_rows(K, curvature, alphas)
-    return Factors(low_rank, curvature, alphas, K, rows, n_threads) if _have_room(rows, K) else None
+    return Factors(low_rank, curvature, alphas, K, rows, n_threads) if _have_room(map(len, rows), K) else None
 
 
-def _have_room(parts, K):
-    """Whether factors of parts, lists of rows, may be kept beside K."""
-    numbers = sum(float(len(each)) ** 2 for each in parts)
-    return numbers <= _ROOM * K.size and 4 * numbers <= 0.5 * available_memory()
+def _have_room(sizes, K, element=4):
+    """Whether factors of matrices of such sizes may be kept beside K."""
+    numbers = sum(float(size) ** 2 for size in sizes)
+    return numbers <= _ROOM * K.size and element * numbers <= 0.5 * available_memory()
 
 
 def _bending_rows(K, curvature, alphas):

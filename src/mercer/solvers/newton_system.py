@@ -261,6 +261,15 @@ def squared_norms(F, left, V):
     return size.astype(np.float64)
 
 
+def scaled_residuals(curvature, R, F, left):
+    """R (n, q, C) over powers of two by problem, these, and the squares of S R in K's norm by problem."""
+    n, q, n_outputs = R.shape
+    scale = power_of_two(np.abs(R).max(axis=(0, 2)))  # residuals shrink below what float32 can hold
+    V = R / scale[:, None]
+    SV = curvature.forward(V).reshape(n, -1).astype(np.float32)
+    return V, scale, squared_norms(F, left, SV).reshape(q, n_outputs).sum(axis=1) * scale**2
+
+
 def columns_of(problems, n_outputs):
     """Where the outputs of some problems are in (n, q · C)."""
     return (np.asarray(problems)[:, None] * n_outputs + np.arange(n_outputs)).ravel()
