@@ -16,7 +16,7 @@
  *   tanh     1.36 6.64   1.39 1.90   1.64 0.99       1.35 2.08   1.37 0.69   1.37 0.38
  *
  * exp(0) = cos(0) = 1 and log(1) = log1p(0) = sin(0) = tanh(0) = 0 exactly; sinpi is exact at multiples of 1/2. NaN
- * gives NaN; overflow, denormals, +-inf and what is outside a domain give what libm gives.
+ * gives NaN; overflow, denormals, +-inf and what is outside a domain give what libm gives, but for expneg.
  */
 #ifndef MERCER_SIMD_MATH_H
 #define MERCER_SIMD_MATH_H
@@ -254,14 +254,19 @@ MERCER_INLINE vf32 exp_f32(vf32 x)
 {
     return exp_clamped_f32(min_f32(broadcast_f32(89.0f), max_f32(broadcast_f32(-104.0f), x)), 1.0f);
 }
-/* e^-x */
+/* e^-x for kernels, 0 below the smallest normal number: what meets denormals takes Intel's processors ten times as long
+ * (a matrix of 4000 float32 rows and its products, 40% of them 0, 15% denormal: 187 and 324 ms, now 35 and 37). */
 MERCER_INLINE vf64 expneg_f64(vf64 x)
 {
-    return exp_clamped_f64(min_f64(broadcast_f64(746.0), max_f64(broadcast_f64(-710.0), x)), -1.0);
+    const vf64 last = broadcast_f64(0x1.6232bdd7abcd2p9); /* 708.3964… */
+    const vf64 value = exp_clamped_f64(min_f64(last, max_f64(broadcast_f64(-710.0), x)), -1.0);
+    return (vf64)(~(x > last) & (vi64)value);
 }
 MERCER_INLINE vf32 expneg_f32(vf32 x)
 {
-    return exp_clamped_f32(min_f32(broadcast_f32(104.0f), max_f32(broadcast_f32(-89.0f), x)), -1.0f);
+    const vf32 last = broadcast_f32(0x1.5d589ep6f); /* 87.33654… */
+    const vf32 value = exp_clamped_f32(min_f32(last, max_f32(broadcast_f32(-89.0f), x)), -1.0f);
+    return (vf32)(~(x > last) & (vi32)value);
 }
 
 /* What is rare and awkward for vectors goes lane by lane to libm. */

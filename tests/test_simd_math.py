@@ -28,7 +28,7 @@ NANS = {
 }
 FUNCTIONS = {
     "exp": mpmath.exp,
-    "expneg": lambda x: mpmath.exp(-x),
+    "expneg": lambda x: mpmath.exp(-x),  # for kernels: 0 below the smallest normal number
     "log": mpmath.log,
     "log1p": mpmath.log1p,
     "sin": mpmath.sin,
@@ -198,6 +198,12 @@ def dense_reference(name, dtype):
         return high, low.astype(np.float64)
 
 
+def without_denormals(name, reference, dtype):
+    """What `expneg` is to give in place of the true values."""
+    gone = name == "expneg" and (np.abs(reference[0]) < np.finfo(dtype).smallest_normal)
+    return np.where(gone, 0.0, reference)
+
+
 def ulp_errors(y, reference, dtype):
     """|y − reference| in units in the last place of the reference; 0 where both overflow."""
     high, low = reference
@@ -219,14 +225,14 @@ def assert_accurate(x, y, reference, dtype):
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_values_are_within_two_ulp_of_mpmath(run, name, dtype):
     x, y = (arrays[f"sampled {name} {dtype}"] for arrays in run)
-    assert_accurate(x, y, sampled_reference(name, dtype), dtype)
+    assert_accurate(x, y, without_denormals(name, sampled_reference(name, dtype), dtype), dtype)
 
 
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="long double is no wider than double here")
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_values_are_within_two_ulp_on_dense_samples(run, name, dtype):
     x, y = (arrays[f"dense {name} {dtype}"] for arrays in run)
-    assert_accurate(x, y, dense_reference(name, dtype), dtype)
+    assert_accurate(x, y, without_denormals(name, dense_reference(name, dtype), dtype), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -252,5 +258,8 @@ def test_sqrt_and_rint_round_as_numpy(run, name, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_expneg_is_exp_of_the_negative_bit_for_bit(run, dtype):
-    np.testing.assert_array_equal(run[1][f"mirror expneg {dtype}"], run[1][f"dense exp {dtype}"])
+def test_expneg_is_exp_of_the_negative_bit_for_bit_but_for_denormals(run, dtype):
+    exp, expneg = run[1][f"dense exp {dtype}"], run[1][f"mirror expneg {dtype}"]
+    gone = exp < np.finfo(dtype).smallest_normal
+    assert (exp[gone] > 0).any()
+    np.testing.assert_array_equal(expneg, np.where(gone, 0, exp))

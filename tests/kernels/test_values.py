@@ -292,6 +292,22 @@ def test_normalizing_what_overflows_names_the_row():
     assert np.isfinite(Linear().polynomial([5e-324]).normalize()([[1.0], [2.0]])).all()
 
 
+@both_dtypes
+@pytest.mark.parametrize(
+    "kernel", [RBF(1.0), Laplacian(1.0), Matern(nu=0.5), Matern(nu=1.5), Matern(nu=2.5)], ids=repr
+)
+def test_values_below_the_smallest_normal_number_are_0(kernel, dtype):
+    # processors take ten times as long over denormals, in the matrix as in all that reads it
+    far = 110.0 if dtype == np.float32 else 760.0
+    X = np.linspace(0.0, far, 2001, dtype=dtype)[:, None]
+    X = np.sqrt(X) if isinstance(kernel, RBF) else X
+    row = kernel(X[:1], X)[0]
+    smallest = np.finfo(dtype).smallest_normal
+    np.testing.assert_array_equal(row[[0, -1]], [1, 0])
+    assert ((row == 0) | (row >= smallest)).all()
+    assert row[row > 0].min() < 1e6 * smallest  # the polynomial before Matérn's exponential is that large
+
+
 def test_polynomial_without_bias_keeps_small_values():
     # (1 + s)^3 − 1 = 3s + 3s² + s³, where subtraction would leave nothing.
     assert Polynomial(3, include_bias=False)([[1e-20]], [[1.0]])[0, 0] == pytest.approx(3e-20, rel=1e-14)

@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from mercer._native import DUAL_JOB, dual_fill, dual_jobs, dual_layout, dual_place
-from mercer.kernels import RBF, FunctionKernel, Linear, Polynomial, Precomputed
+from mercer.kernels import RBF, FunctionKernel, Laplacian, Linear, Polynomial, Precomputed
 from mercer.solvers.dual import STATUS, DualJob, DualSamples
 
 PAIR = DualJob((0, 1), (1, 2), (1.0, -1.0))
@@ -112,6 +112,15 @@ def test_problems_on_a_matrix_are_cut_down_and_brought_back(dtype, classes):
     np.testing.assert_allclose(
         found[0].field[0], sign - K[np.ix_(taken, taken)] @ beta, atol=noise * np.abs(beta).sum()
     )
+
+
+def test_a_float32_matrix_has_no_denormals(rng):
+    X = rng.uniform(0.0, 110.0, (400, 1))
+    matrix, places = DualSamples(Laplacian(1.0), X, [np.arange(400)]).hold(np.float32)
+    matrix, exact = matrix[np.ix_(places, places)], np.exp(-np.abs(X - X.T))
+    gone = exact < np.finfo(np.float32).smallest_normal
+    assert (exact[gone] > np.finfo(np.float32).smallest_subnormal).any()
+    np.testing.assert_allclose(matrix, np.where(gone, 0, exact), rtol=1e-6)
 
 
 @pytest.mark.parametrize("parts", [1, 3, 60])
