@@ -322,7 +322,9 @@ def test_complex(name):
     np.testing.assert_allclose(ad.vjp(f, Z)[1](np.ones(3, complex))[0], np.conj(t), rtol=1e-13)
 
 
-@pytest.mark.parametrize("f", [special.logsumexp, special.softmax, special.log_softmax], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f", [special.logsumexp, special.softmax, special.log_softmax], ids=lambda f: f.__name__
+)
 def test_sums_of_complex_exponentials(f):
     check_derivative(f, Z)
     check_derivative(lambda z: f(z, axis=1), np.stack([Z, 1j - Z]))
@@ -330,7 +332,9 @@ def test_sums_of_complex_exponentials(f):
 
 @pytest.mark.parametrize("options", [{"b": 1j * Z}, {"b": Z.real}, {"return_sign": True}], ids=list)
 def test_weighted_sums_of_complex_exponentials_are_refused(options):
-    with pytest.raises(TraceError, match=r"logsumexp: weights b and return_sign .* real arrays only.*np\.log"):
+    with pytest.raises(
+        TraceError, match=r"logsumexp: weights b and return_sign .* real arrays only.*np\.log"
+    ):
         ad.vjp(lambda z: special.logsumexp(z, **options), Z)
 
 

@@ -130,7 +130,7 @@ def dense_eigenpairs(A, k):
 
 
 def _largest(A, k):
-    """The `k` largest eigenpairs, the largest last, of a symmetric matrix in Fortran's order, which is lost."""
+    """The `k` largest eigenpairs, the largest last, of a symmetric matrix in Fortran order, which is lost."""
     n = len(A)
     if k < n:
         diagonal = A.diagonal().copy()
