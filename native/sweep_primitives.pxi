@@ -132,7 +132,8 @@ cpdef object apply(Primitive primitive, tuple args, dict kwargs):
     ----------
     primitive : Primitive
     args : tuple
-        Every array that may be traced; a list with traced values in it is stacked.
+        Every array that may be traced; a list with traced values in it is stacked, and any list where
+        slopes are NumPy functions of the arguments.
     kwargs : dict
         What is not differentiated (axes, flags).
 
@@ -157,8 +158,10 @@ cpdef object apply(Primitive primitive, tuple args, dict kwargs):
             if type(a) is not cnp.ndarray and isinstance(a, _OTHER_ARITHMETIC):
                 other = a
         elif isinstance(a, (list, tuple)):
-            if _holds_traced(a):
+            if primitive.partials is not None:
                 return apply(primitive, tuple([stacked(b) for b in args]), kwargs)
+            if _holds_traced(a):
+                return apply(primitive, tuple([joined(b) for b in args]), kwargs)
         elif is_foreign(a):
             foreign = True
     if top is None:
@@ -222,8 +225,14 @@ cdef bint _holds_traced(object items):
     return False
 
 
-cpdef object stacked(object a):
-    """Return a list or tuple that holds traced values as one traced array."""
+cdef object joined(object a):
+    """Return a list or tuple that holds traced values as one traced array, another one as it is."""
     if isinstance(a, (list, tuple)) and _holds_traced(a):
-        return np.stack([stacked(item) for item in a])
+        return np.stack([joined(item) for item in a])
     return a
+
+
+cpdef object stacked(object a):
+    """Return a list or tuple as an array, traced if it holds traced values; anything else as it is."""
+    a = joined(a)
+    return np.asarray(a) if isinstance(a, (list, tuple)) else a

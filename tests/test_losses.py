@@ -221,6 +221,14 @@ def test_digits_of_tiny_costs_survive():
 
 
 @each
+def test_what_is_made_feasible_is_feasible(loss, rng):
+    y, f = sample(loss, 2000, rng)
+    for dtype in (np.float64, np.float32):
+        u = (f * 10.0 ** rng.integers(-12, 2, np.shape(f))).astype(dtype)
+        assert np.isfinite(loss.conjugate(y, loss.feasible(y, u))).all()
+
+
+@each
 def test_fenchel_and_young_meet_at_the_derivative(loss, rng):
     y, f = sample(loss, 200, rng)
     u = loss.derivative(y, f)

@@ -1,8 +1,9 @@
-"""Traced values beside data frames and sparse matrices: what NumPy would give, or an error with a remedy."""
+"""Traced values beside lists, data frames and sparse matrices: NumPy's values, or an error with a remedy."""
 
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.special
 
 import mercer.autodiff as ad
 from mercer.autodiff.errors import TraceError
@@ -10,6 +11,46 @@ from mercer.testing import check_derivative
 
 DENSE = np.array([[1.5, 0.0, -2.0], [0.0, 0.0, 0.7], [3.0, 1.0, 0.0], [0.0, -1.0, 0.2]])
 FORMATS = ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"]
+
+
+X3 = np.array([0.4, 1.1, 0.7])
+#: functions of a traced vector and of numbers in a list, where arrays would do
+LIST_PROGRAMS = {
+    "polyval": lambda x, q: np.polyval(q, x),
+    "polyval, coefficients traced": lambda x, q: np.polyval(x, q),
+    "polyfit": lambda x, q: np.polyfit(q, x, 1),
+    "polyfit, points traced": lambda x, q: np.polyfit(x, q, 1),
+    "polyfit, weighted": lambda x, q: np.polyfit(q, x, 1, w=q),
+    "linspace": lambda x, q: np.linspace(q, x, 4),
+    "linspace from": lambda x, q: np.linspace(x, q, 4),
+    "logspace": lambda x, q: np.logspace(q, x, 3),
+    "diff": lambda x, q: np.diff(q, prepend=x[:1], append=x[1:]),
+    "trapezoid": lambda x, q: np.trapezoid(q, x),
+    "cov": lambda x, q: np.cov(x, aweights=q),
+    "cov with": lambda x, q: np.cov(q, x),
+    "average": lambda x, q: np.average(q, weights=x),
+    "histogram": lambda x, q: np.histogram(q, bins=2, weights=x)[0],
+    "insert": lambda x, q: np.insert([q, q], 1, x, axis=0),
+    "append": lambda x, q: np.append([q], x[None], axis=0),
+    "gammainc": lambda x, q: scipy.special.gammainc(q, x),
+    "gammainc, order traced": lambda x, q: scipy.special.gammainc(x, q),
+    "pseudo_huber": lambda x, q: scipy.special.pseudo_huber(q, x),
+    "interp": lambda x, q: np.interp([0.1, 0.6], q, x),
+    "where": lambda x, q: np.where([True, False, True], q, x),
+    "solve": lambda x, q: np.linalg.solve(np.diag(q).tolist(), x),
+    "ufunc": lambda x, q: np.arctan2(q, x) + q * x**q,
+}
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("name", LIST_PROGRAMS)
+def test_lists_are_arrays(name, kind):
+    program, numbers = LIST_PROGRAMS[name], kind([0.3, 0.8, 1.5])
+    value, pullback = ad.vjp(lambda x: program(x, numbers), X3)
+    np.testing.assert_allclose(value, program(X3, numbers), rtol=1e-14)
+    want = ad.vjp(lambda x: program(x, np.array(numbers)), X3)[1](np.ones_like(value))
+    np.testing.assert_array_equal(pullback(np.ones_like(value)), want)
+    check_derivative(lambda x: program(x, numbers), X3)
 
 
 @pytest.fixture

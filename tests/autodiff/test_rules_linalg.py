@@ -251,6 +251,15 @@ def test_one_triangle_is_read_and_the_gradient_is_symmetric(rng, f, lower):
     np.testing.assert_array_equal(gradient, gradient.T)
 
 
+def test_float32_eigenvectors_have_float32_derivatives():
+    a = np.array([[2.0, 0.3], [0.1, 1.0]], np.float32)
+    f = lambda a: np.sum(np.abs(np.linalg.eig(a)[1]) ** 3) + np.sum(np.linalg.eigvals(a) ** 2)  # noqa: E731
+    assert ad.jvp(np.linalg.eig, (a,), (a,))[1][1].dtype == ad.hvp(f, a, a).dtype == np.float32
+    twice = np.array([[1.0, 1e-6], [1e-6, 1.0]], np.float32)  # equal eigenvalues, as far as float32 tells
+    with pytest.raises(ValueError, match="repeated eigenvalues"):
+        ad.jvp(np.linalg.eig, (twice,), (a,))
+
+
 def test_a_matrix_that_is_not_positive_definite_has_no_factor():
     with pytest.raises(np.linalg.LinAlgError):
         ad.grad(lambda a: np.sum(L.cholesky(a)))(-np.eye(2))

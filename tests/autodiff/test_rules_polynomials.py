@@ -85,6 +85,13 @@ def test_roots(p):
     check_derivative(lambda p: np.poly(np.roots(p)), p)
 
 
+@pytest.mark.parametrize("f", [np.roots, np.poly], ids=lambda f: f.__name__)
+def test_float32_has_float32_tangents(f):
+    p = np.array([1.0, -5.3, 2.2], np.float32)
+    value, tangent = ad.jvp(f, (p,), (p,))
+    assert value.dtype == tangent.dtype == f(p).dtype
+
+
 def test_roots_beside_zero_coefficients():
     p = np.array([0.0, 1.0, -3.0, 2.0, 0.0])
     roots, J = np.roots(p), ad.jacobian(np.roots)(p)

@@ -212,6 +212,15 @@ def test_interpolation_at_a_node_shares_both_slopes():
     np.testing.assert_array_equal(ad.grad(lambda v: np.interp(1.0, nodes, v))(values), [0.0, 1.0, 0.0])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
+def test_weighted_counts_have_the_type_of_their_weights(dtype):
+    f = lambda w: np.histogram([0.1, 0.4, 0.9], bins=2, weights=w)[0]  # noqa: E731
+    w = np.array([0.5, 2.0, 1.0], dtype)
+    value, tangent = ad.jvp(f, (w,), (w,))
+    np.testing.assert_array_equal(value, f(w), strict=True)
+    np.testing.assert_array_equal(tangent, f(w), strict=True)
+
+
 def test_convolution_of_nothing():
     for f in (np.convolve, np.correlate):
         with pytest.raises(ValueError, match="empty"):

@@ -9,7 +9,7 @@ import pytest
 import scipy.special as sp
 
 import mercer.autodiff as ad
-from mercer.autodiff.errors import NoRuleError
+from mercer.autodiff.errors import NoRuleError, TraceError
 from mercer.autodiff.trace import UFUNCS
 from mercer.testing import check_derivative
 
@@ -307,7 +307,8 @@ ANALYTIC = {
     "hankel2e": of(sp.hankel2e, 1.5), "hyp0f1": of(sp.hyp0f1, 1.5), "hyp1f1": of(sp.hyp1f1, 1.5, 2.5),
     "hyp2f1": of(sp.hyp2f1, 0.5, 1.5, 2.5), "lambertw": sp.lambertw, "wrightomega": sp.wrightomega,
     "xlogy": of(sp.xlogy, 1.5), "airy": lambda z: sp.airy(z)[0], "spence": sp.spence,
-    "spherical_jn": of(special.spherical_jn, 2), "loggamma": sp.loggamma,
+    "spherical_jn": of(special.spherical_jn, 2), "loggamma": sp.loggamma, "shi": lambda z: sp.shichi(z)[0],
+    "chi": lambda z: sp.shichi(z)[1],
 }  # fmt: skip
 #: whose second derivative is not in SciPy for complex numbers
 FIRST_ONLY = {"gamma", "loggamma"}
@@ -321,9 +322,27 @@ def test_complex(name):
     np.testing.assert_allclose(ad.vjp(f, Z)[1](np.ones(3, complex))[0], np.conj(t), rtol=1e-13)
 
 
+@pytest.mark.parametrize(
+    "f", [special.logsumexp, special.softmax, special.log_softmax], ids=lambda f: f.__name__
+)
+def test_sums_of_complex_exponentials(f):
+    check_derivative(f, Z)
+    check_derivative(lambda z: f(z, axis=1), np.stack([Z, 1j - Z]))
+
+
+@pytest.mark.parametrize("options", [{"b": 1j * Z}, {"b": Z.real}, {"return_sign": True}], ids=list)
+def test_weighted_sums_of_complex_exponentials_are_refused(options):
+    with pytest.raises(
+        TraceError, match=r"logsumexp: weights b and return_sign .* real arrays only.*np\.log"
+    ):
+        ad.vjp(lambda z: special.logsumexp(z, **options), Z)
+
+
 def test_not_analytic():
     with pytest.raises(NoRuleError, match=r"ive.*not analytic"):
         ad.jvp(lambda z: sp.ive(1.5, z), (Z,), (Z,))
+    with pytest.raises(NoRuleError, match=r"psi: has no derivative rule in complex numbers"):
+        ad.jvp(sp.psi, (Z,), (Z,))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Methods of ufuncs on traced values: keywords of calls, reduce, accumulate, reduceat, outer, at."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,14 @@ def check(f, *args, order=2, **kwargs):
     np.testing.assert_allclose(total, column, rtol=1e-12, atol=1e-13)
 
 
+def needs_numpys(ufunc):
+    """Skip where NumPy's own reduction of three numbers is wrong, as of power and arctan2 with AVX-512."""
+    x = np.array([1.5, 2.0, 0.7])
+    if not np.isclose(ufunc.reduce(x), functools.reduce(ufunc, x)):
+        np.testing.assert_allclose(ad.vjp(ufunc.reduce, x)[0], functools.reduce(ufunc, x), rtol=4 * EPS)
+        pytest.skip(f"np.{ufunc.__name__}.reduce({x}) is {ufunc.reduce(x)} on this machine")
+
+
 REDUCED = [np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp, np.logaddexp2,
            np.hypot, np.subtract, np.true_divide, np.power, np.arctan2]  # fmt: skip
 
@@ -30,6 +40,7 @@ REDUCED = [np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin, np.log
 @pytest.mark.parametrize("ufunc", REDUCED, ids=lambda u: u.__name__)
 class TestReduce:
     def test_axes(self, ufunc):
+        needs_numpys(ufunc)
         check(ufunc.reduce, X)
         check(lambda x: ufunc.reduce(x, axis=-1), X)
         check(lambda x: ufunc.reduce(x, axis=1, keepdims=True), X, order=1)
@@ -39,6 +50,7 @@ class TestReduce:
             check(lambda x: ufunc.reduce(x, axis=None), X, order=1)
 
     def test_initial_and_where(self, ufunc):
+        needs_numpys(ufunc)
         check(lambda x: ufunc.reduce(x, axis=1, initial=0.45), X, order=1)
         if ufunc not in (np.subtract, np.true_divide, np.power, np.arctan2):
             check(lambda x: ufunc.reduce(x, axis=1, initial=0.45, where=X > 0.35), X, order=1)
@@ -58,6 +70,7 @@ class TestReduce:
         assert ad.vjp(ufunc.accumulate, X[:0])[1](X[:0])[0].shape == (0, 4)
 
     def test_reduceat(self, ufunc):
+        needs_numpys(ufunc)
         check(lambda x: ufunc.reduceat(x, [0, 2, 1, 1], axis=1), X)
         check(lambda x: ufunc.reduceat(x, [1]), X, order=1)
 

@@ -245,6 +245,8 @@ class TestZeros:
         model = KernelPCA(25, kernel=RBF(gamma=10.0), **WAYS[way]).fit(X)
         np.testing.assert_allclose(model.eigenvalues_, 1, rtol=1e-10)
         np.testing.assert_allclose(model.explained_variance_ratio_, 1 / 149, rtol=1e-10)
+        model = KernelPCA(1, kernel=RBF(gamma=10.0), **WAYS[way]).fit(X[:80])
+        np.testing.assert_allclose(model.eigenvalues_, [1], rtol=1e-10)
 
     def test_an_indefinite_kernel(self, data, way):
         X, _ = data

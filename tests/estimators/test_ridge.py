@@ -76,6 +76,20 @@ class TestAgainstScikitLearn:
         model = KernelRidge(alpha=alphas, kernel="rbf", fit_intercept=False).fit(X, y)
         np.testing.assert_allclose(model.predict(Z), reference.predict(Z), rtol=1e-9)
 
+    @pytest.mark.parametrize(
+        "value", [None, "x", 1j, np.complex64(1), np.ones(3), np.matrix("1 2"), np.ones((1, 1))], ids=repr
+    )
+    def test_a_callable_that_returns_no_number(self, value):
+        model = KernelRidge(kernel=lambda x, z: value)
+        with pytest.raises(TypeError, match=r"<lambda> must return a real number .*FunctionKernel\(f\)"):
+            model.fit([[1.0], [2.0]], [1.0, 2.0])
+
+    @pytest.mark.parametrize("kind", [float, int, np.float32, np.array])
+    def test_a_callable_that_returns_a_number_in_some_form(self, kind):
+        X, y = np.array([[1.0], [2.0]]), np.array([1.0, 3.0])
+        model = KernelRidge(kernel=lambda x, z: kind(x[0] * z[0])).fit(X, y)
+        np.testing.assert_allclose(model.predict(X), KernelRidge().fit(X, y).predict(X))
+
     def test_a_callable_of_two_rows(self, data):
         X, y, Z = data
 

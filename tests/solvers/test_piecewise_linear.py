@@ -194,9 +194,9 @@ def test_extreme_penalties(alpha, rng):
             Quantile(0.3).value(y, best_intercept(Quantile(0.3), y, np.ones(30))).sum(), rel=1e-4
         )
     else:
-        # The fit through all targets costs this much at most.
+        # The fit through all targets costs this much at most, and what was found is that near the minimum.
         K = RBF(gamma=0.5)(X)
-        assert found.objective <= alpha * y @ np.linalg.solve(K, y) * (1 + 1e-3)
+        assert found.objective <= alpha * y @ np.linalg.solve(K, y) + found.gap
 
 
 def test_results_do_not_depend_on_threads(rng):

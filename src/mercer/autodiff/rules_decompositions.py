@@ -435,21 +435,20 @@ def _eig_jvp(tangents, ans, a):
     # its norm 1 and its largest entry real, as LAPACK scales them.
     w, v = ans
     held = plain(w)
-    gaps = np.abs(held[..., :, None] - held[..., None, :]) + np.eye(held.shape[-1]) * np.max(
-        np.abs(held), initial=1
-    )
-    if np.any(gaps <= 32 * np.finfo(gaps.dtype).eps * np.max(np.abs(held), initial=0)):
+    size = np.abs(held)
+    unit = np.eye(held.shape[-1], dtype=size.dtype)
+    gaps = np.abs(held[..., :, None] - held[..., None, :]) + unit * np.max(size, initial=1)
+    if np.any(gaps <= 32 * np.finfo(size.dtype).eps * np.max(size, initial=0)):
         refuse("np.linalg.eig", "at repeated eigenvalues neither they nor their vectors are differentiable",
                "use np.linalg.eigh or ad.symmetric_function if the matrix is symmetric")  # fmt: skip
     inner = np.linalg.solve(v, np.matmul(tangents[0], v))
-    unit = np.eye(np.shape(w)[-1], dtype=gaps.dtype)
     gaps = np.expand_dims(w, -2) - np.expand_dims(w, -1) + unit
     dv = np.matmul(v, np.multiply(inner, (1 - unit) / gaps))
     along = np.real(np.sum(np.multiply(conjugate(v), dv), axis=-2))
     dv = dv - _columns(v, along)
     if v.dtype.kind == "c":
         largest = np.argmax(np.abs(plain(v)), axis=-2)
-        pick = np.moveaxis(np.eye(np.shape(v)[-2], dtype=gaps.dtype)[largest], -1, -2)
+        pick = np.moveaxis(np.eye(np.shape(v)[-2], dtype=size.dtype)[largest], -1, -2)
         phase = np.imag(np.sum(np.multiply(pick, np.multiply(dv, 1 / _safe(v, pick))), axis=-2))
         dv = dv - 1j * _columns(v, phase)
     return diagonals(inner), dv

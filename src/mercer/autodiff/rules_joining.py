@@ -151,7 +151,7 @@ def _append(arr, values, axis=None):
 @composite(np.insert)
 def _insert(arr, obj, values, axis=None):
     """NumPy's own insertion of numbers tells where each entry goes."""
-    values = stacked(values)
+    arr, values = stacked(arr), stacked(values)
     if axis is None:
         arr, axis = np.ravel(arr), 0
     axis = normal_axis(axis, ndim_of(arr))

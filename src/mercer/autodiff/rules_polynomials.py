@@ -115,7 +115,7 @@ def _roots_slope(ans, p):
 
 def _roots_jvp(t, ans, p):
     powers, slope = _roots_slope(ans, p)
-    return -(powers @ t) / slope
+    return cast(-(powers @ t) / slope, ans)
 
 
 def _roots_vjp(g, ans, p):

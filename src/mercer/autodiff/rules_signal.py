@@ -288,7 +288,7 @@ def _histogram(a, bins=10, range=None, density=None, weights=None):
         at = np.searchsorted(cuts, np.ravel(plain(a)), side="right") - 1
         at = np.where(np.ravel(plain(a)) == cuts[-1], len(cuts) - 2, at)
         inside = np.flatnonzero((at >= 0) & (at < len(cuts) - 1))
-        counts = np.bincount(at[inside], np.ravel(weights)[inside], len(cuts) - 1)
+        counts = np.bincount(at[inside], np.ravel(weights)[inside], len(cuts) - 1).astype(weights.dtype)
     if density:
         counts = counts / np.diff(edges) / np.sum(counts)
     return counts, edges

@@ -14,6 +14,7 @@ import scipy.special as sp
 
 from mercer.autodiff.errors import NoRuleError, trace_error
 from mercer.autodiff.rules import cast, composite, define, elementwise, no_derivative, scale
+from mercer.autodiff.rules_products import conjugate
 from mercer.autodiff.trace import plain
 from mercer.autodiff.ufunc_methods import shares
 
@@ -80,7 +81,15 @@ polygamma = elementwise(
     name="scipy.special.polygamma",
     handles=sp.polygamma,
 )
-elementwise(sp.psi, lambda ans, x: cast(polygamma(1, x), ans))
+
+
+def _trigamma(ans, x):
+    if np.iscomplexobj(x):  # SciPy has the function itself of complex numbers, not its derivatives
+        without_rule("psi", "complex numbers")(ans, x)
+    return cast(polygamma(1, x), ans)
+
+
+elementwise(sp.psi, _trigamma)
 elementwise(sp.gamma, lambda ans, x: ans * sp.psi(x))
 elementwise(sp.rgamma, lambda ans, x: -ans * sp.psi(x))
 elementwise(sp.gammaln, lambda ans, x: sp.psi(x))
@@ -223,6 +232,11 @@ def _expn_slope(ans, n, x):
 elementwise(sp.expn, without_rule("expn", "n"), _expn_slope)
 
 
+def _sinhc(x):
+    """The quotient sinh(x)/x."""
+    return np.sinc(1j * x / PI) if np.iscomplexobj(x) else 0.5 * (sp.exprel(x) + sp.exprel(-x))
+
+
 def several(fun, *slopes):
     """Make the rule of a function of one variable with several outputs, from the slope of each."""
 
@@ -239,7 +253,7 @@ def several(fun, *slopes):
 
 
 several(sp.sici, lambda ans, x: np.sinc(x / PI), lambda ans, x: np.cos(x) / x)
-several(sp.shichi, lambda ans, x: 0.5 * (sp.exprel(x) + sp.exprel(-x)), lambda ans, x: np.cosh(x) / x)
+several(sp.shichi, lambda ans, x: _sinhc(x), lambda ans, x: np.cosh(x) / x)
 several(sp.fresnel, lambda ans, x: np.sin(PI / 2 * x * x), lambda ans, x: np.cos(PI / 2 * x * x))
 several(
     sp.airy,
@@ -285,21 +299,21 @@ _softmax = define(
     lambda x, *, axis: sp.softmax(x, axis=axis),
     name="scipy.special.softmax",
     jvp=[_softmax_map],
-    vjp=[_softmax_map],
+    vjp=[lambda g, ans, x, *, axis: _softmax_map(g, conjugate(ans), x, axis=axis)],
     batched=True,
 )
 _log_softmax = define(
     lambda x, *, axis: sp.log_softmax(x, axis=axis),
     name="scipy.special.log_softmax",
     jvp=[lambda t, ans, x, *, axis: t - np.sum(scale(t, np.exp(ans)), axis=axis, keepdims=True)],
-    vjp=[lambda g, ans, x, *, axis: g - scale(np.sum(g, axis=axis, keepdims=True), np.exp(ans))],
+    vjp=[lambda g, ans, x, *, axis: g - scale(np.sum(g, axis=axis, keepdims=True), conjugate(np.exp(ans)))],
     batched=True,
 )
 _logsumexp = define(
     lambda x, *, axis: sp.logsumexp(x, axis=axis, keepdims=True),
     name="scipy.special.logsumexp",
     jvp=[lambda t, ans, x, *, axis: np.sum(scale(t, shares(x, axis)), axis=axis, keepdims=True)],
-    vjp=[lambda g, ans, x, *, axis: scale(g, shares(x, axis))],
+    vjp=[lambda g, ans, x, *, axis: scale(g, conjugate(shares(x, axis)))],
     batched=True,
 )
 
@@ -347,7 +361,13 @@ def log_softmax(x, axis=None):
 
 @composite(sp.logsumexp)
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
-    """Return log Σ b exp(a) along axes: `scipy.special.logsumexp` of real arrays, traced or not."""
+    """Return log Σ b exp(a) along axes: `scipy.special.logsumexp`; of real arrays with weights or a sign."""
+    if (b is not None or return_sign) and (np.iscomplexobj(a) or np.iscomplexobj(b)):
+        raise trace_error(
+            "scipy.special.logsumexp",
+            "weights b and return_sign are followed for real arrays only",
+            "add np.log(b) to a, or write np.log(np.sum(b * np.exp(a)))",
+        )
     shape = np.shape(a) if b is None else np.broadcast_shapes(np.shape(a), np.shape(b))
     axes = _axes_from_end(axis, len(shape))
     if not shape:  # SciPy gives one entry for a number

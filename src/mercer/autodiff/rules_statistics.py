@@ -195,6 +195,7 @@ def _cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=
     ddof = (0 if bias else 1) if ddof is None else ddof
     w = None if fweights is None else np.asarray(plain(fweights), float)
     if aweights is not None:
+        aweights = stacked(aweights)
         w = aweights if w is None else w * aweights
     if w is None:
         X, fact, weighted = X - np.mean(X, 1, keepdims=True), shape_of(X)[1] - ddof, None

@@ -5,6 +5,7 @@ Place on the way: ``solvers`` → **estimators** → ``model_selection``.
 
 import copy
 from difflib import get_close_matches
+from numbers import Real
 
 import numpy as np
 import scipy.sparse as sp
@@ -128,14 +129,29 @@ class PairwiseFunction:
         out = np.empty((X.shape[0], Z.shape[0]))
         for i in range(X.shape[0]):
             for j in range(i if symmetric else 0, Z.shape[0]):
-                out[i, j] = self.function(X[i], Z[j], **self.params)
+                value = self.function(X[i], Z[j], **self.params)
+                if not isinstance(value, Real):
+                    self._check(value)
+                out[i, j] = value
             if symmetric:
                 out[i:, i] = out[i, i:]
         return out
 
+    def _check(self, value):
+        """Raise if a value, which is no plain number, does not hold one."""
+        value = np.asarray(value)
+        if value.ndim or value.dtype.kind not in "fiub":
+            raise TypeError(
+                f"the kernel {self._name} must return a real number for two rows, got {value.dtype} of shape "
+                f"{value.shape}; a function of blocks X and Z of rows is mercer.kernels.FunctionKernel(f)"
+            )
+
+    @property
+    def _name(self):
+        return getattr(self.function, "__qualname__", repr(self.function))
+
     def __repr__(self):
-        name = getattr(self.function, "__qualname__", repr(self.function))
-        return f"PairwiseFunction({name})"
+        return f"PairwiseFunction({self._name})"
 
     def __eq__(self, other):
         same = isinstance(other, PairwiseFunction) and self.function == other.function

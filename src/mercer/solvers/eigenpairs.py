@@ -124,15 +124,24 @@ def dense_eigenpairs(A, k):
     Eigenpairs
         With residuals of 0: they are of the size of rounding.
     """
-    n = len(A)
     # A C-ordered symmetric matrix is its own transpose, and LAPACK then needs no copy.
-    A = A if A.flags.f_contiguous else A.T
-    if k == n:
-        values, vectors = eigh(A, driver="evd", overwrite_a=True, check_finite=False)
-    else:
+    values, vectors = _largest(A if A.flags.f_contiguous else A.T, k)
+    return Eigenpairs(values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1]), np.zeros(k), "dense")
+
+
+def _largest(A, k):
+    """The `k` largest eigenpairs, the largest last, of a symmetric matrix in Fortran order, which is lost."""
+    n = len(A)
+    if k < n:
+        diagonal = A.diagonal().copy()
         some = (n - k, n - 1)
         values, vectors = eigh(A, subset_by_index=some, driver="evr", overwrite_a=True, check_finite=False)
-    return Eigenpairs(values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1]), np.zeros(k), "dense")
+        if len(values) == k:
+            return values, vectors
+        # Of eigenvalues that are equal but for rounding "evr" may find none. The other triangle is intact.
+        np.fill_diagonal(A, diagonal)
+    values, vectors = eigh(A, lower=k == n, driver="evd", overwrite_a=True, check_finite=False)
+    return values[n - k :], vectors[:, n - k :]
 
 
 def fits_lanczos(n, k, block):
@@ -341,8 +350,7 @@ class _Krylov:
     def ritz(self, k):
         """The k largest Ritz values (fewer if m is less) and their vectors in the basis."""
         m = self.m
-        some = (max(m - k, 0), m - 1)
-        values, S = eigh(self.H[:m, :m], subset_by_index=some, driver="evr", check_finite=False)
+        values, S = _largest(self.H[:m, :m].copy("F"), min(k, m))
         return values[::-1].copy(), S[:, ::-1]
 
     def residuals(self, S):
