@@ -213,7 +213,8 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
             _settle_absent(machines.intercept, present, k)
         else:
             D, scale = np.zeros((k, len(rows.rows))), None
-            D[np.arange(k) if len(machines.beta) == k else present] = machines.beta
+            beta = machines.beta.reshape(-1, len(rows.rows))
+            D[np.arange(k) if len(beta) == k else present] = beta
             problems = present
             if len(machines.objective) == len(present):
                 machines.widen(problems, k)
@@ -238,7 +239,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         coef = [
             safe_sparse_dot(D[[b - 1], parts[a]], V[parts[a]])
             + safe_sparse_dot(D[[a], parts[b]], V[parts[b]])
-            for a, b in pairs_of(range(k))
+            for a, b in pairs_of(np.arange(k))
         ]
         return sp.vstack(coef, format="csr") if sp.issparse(coef[0]) else np.vstack(coef)
 
@@ -467,11 +468,11 @@ def _pair_layout(machines, offsets, present):
     problems : ndarray
         The solved pairs' places among all.
     """
-    k, pairs = len(offsets) - 1, np.array(pairs_of(present))
+    k, pairs = len(offsets) - 1, pairs_of(present)
     D, firsts = np.zeros((k - 1, offsets[-1])), offsets[pairs]
     counts = offsets[pairs + 1] - firsts
     lines = pairs[:, ::-1] - (1, 0)
-    D[lines.repeat(counts.ravel()), spans(firsts, counts)] = np.concatenate(machines.beta)
+    D[lines.repeat(counts.ravel()), spans(firsts, counts)] = machines.beta
     a, b = pairs.T
     scale = None if machines.scale is None else np.ones((k - 1, k))
     if scale is not None:
@@ -492,8 +493,8 @@ def _settle_absent(intercept, present, k):
 def _sigmoids(machines, rows, problems, two_classes):
     """A and B of each problem, from decisions about samples that were held out."""
     A, B = np.zeros((2, len(machines.intercept)))
-    for place, (decisions, labels, side) in zip(problems, machines.held_out, strict=True):
+    for place, (decisions, labels, samples) in zip(problems, machines.held_out, strict=True):
         A[place], B[place] = fit_sigmoid(
-            decisions, labels > 0, side.take(rows.weights), through_half=two_classes
+            decisions, labels > 0, rows.weights[samples], through_half=two_classes
         )
     return A, B

@@ -24,7 +24,7 @@ from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import cast_side, sides, single_side, take_rows
 from ..kernels.program import LeafKind
 
-__all__ = ["DualJob", "DualOutcome", "DualProblems", "DualSamples", "STATUS", "spans"]
+__all__ = ["DualJob", "DualOutcome", "DualProblems", "DualSamples", "STATUS", "spans", "split"]
 
 #: What a problem's ``status`` means.
 STATUS = ("converged", "capped", "stalled", "not finite", "no memory", "stopped", "inseparable")
@@ -74,11 +74,13 @@ class DualOutcome:
 
     Attributes
     ----------
-    beta : list of ndarray
-        β of each problem, by its groups' samples.
-    field : list of ndarray or None
+    betas : ndarray
+        β of one problem after another, by its groups' samples.
+    fields : ndarray or None
         F = c − Kβ likewise, if asked for, also where the box is [0, 0]: c − F + bias is the decision of
         a sample that took no part.
+    ends : ndarray of int of shape (p,)
+        Where each problem's samples end.
     bias : ndarray of shape (p, 2)
         The mean of the decision's offset over the variables that are free; where none is, the middle of what
         the others allow. By range where sums are separate, else in the first column.
@@ -96,13 +98,14 @@ class DualOutcome:
     n_rows : ndarray of shape (p,)
         Rows of the kernel matrix that were computed.
     samples : ndarray of int
-        Which of all samples each β is of, one problem after another.
+        Which of all samples each β is of.
     rows : str
         The precision of the rows: "float32", "float64", or "float32, float64".
     """
 
-    beta: list
-    field: list | None
+    betas: np.ndarray
+    fields: np.ndarray | None
+    ends: np.ndarray
     bias: np.ndarray
     least: np.ndarray
     most: np.ndarray
@@ -114,6 +117,16 @@ class DualOutcome:
     n_rows: np.ndarray
     samples: np.ndarray
     rows: str
+
+    @property
+    def beta(self):
+        """`betas` by problem, a list of views."""
+        return split(self.betas, self.ends)
+
+    @property
+    def field(self):
+        """`fields` likewise."""
+        return split(self.fields, self.ends)
 
 
 class DualSamples:
@@ -248,8 +261,8 @@ class DualSamples:
             For rows of the kernel; None is half of the memory that is free.
         shrinking : bool
             Whether variables that look settled are left alone until the end.
-        start : list of ndarray or None
-            Feasible β of each problem, where the sums are taken from; None is 0.
+        start : ndarray or None
+            Feasible β of one problem after another, where the sums are taken from; None is 0.
         cancels : bool
             Whether K times the start is 0, since β of two variables of one sample cancel.
         fields : bool
@@ -299,16 +312,22 @@ class DualSamples:
         if not again.size:
             return outcome
         double = self._layout(np.dtype(np.float64))
-        start = [outcome.beta[index] for index in again]
-        better = double.outcome([jobs[index] for index in again], box, start, *options)
-        for name in ("beta", "field", "bias", "least", "most", "objective", "gap", "bound", "status"):
-            mine, new = getattr(outcome, name), getattr(better, name)
-            for at, index in enumerate(again):
-                if mine is not None:
-                    mine[index] = new[at]
+        here = np.repeat(np.isin(np.arange(len(jobs)), again), np.diff(outcome.ends, prepend=0))
+        better = double.outcome([jobs[index] for index in again], box, outcome.betas[here], *options)
+        for name in ("bias", "least", "most", "objective", "gap", "bound", "status"):
+            getattr(outcome, name)[again] = getattr(better, name)
+        outcome.betas[here] = better.betas
+        if outcome.fields is not None:
+            outcome.fields[here] = better.fields
         outcome.n_iter[again] += better.n_iter
         outcome.n_rows[again] += better.n_rows
         return replace(outcome, rows="float32, float64")
+
+
+def split(values, ends):
+    """Views of the parts of an array that end there."""
+    ends = ends.tolist()
+    return [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def spans(firsts, counts):
@@ -365,7 +384,7 @@ class _Layout:
         beta = np.zeros(problems.size)
         field = np.empty(problems.size) if fields else None
         if start is not None:
-            beta[problems.taken] = np.concatenate(start)
+            beta[problems.taken] = start
         options = {"cache_bytes": cache_bytes, "shrinking": shrinking, "on_step": on_step}
         table = problems.solve(
             *problems.placed(*box),
@@ -376,15 +395,11 @@ class _Layout:
             max_iter=max_iter,
             **options,
         )
-
-        def by_problem(values):
-            values, ends = values[problems.taken], problems.ends.tolist()
-            return [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
         names = ("bias", "least", "most", "objective", "gap", "bound", "n_iter", "status", "n_rows")
         return DualOutcome(
-            beta=by_problem(beta),
-            field=None if field is None else by_problem(field),
+            betas=beta[problems.taken],
+            fields=None if field is None else field[problems.taken],
+            ends=problems.ends,
             rows=self.dtype.type.__name__,
             samples=problems.samples,
             **{name: table[name] for name in names},
