@@ -48,6 +48,8 @@ class Machines:
     rows : str
     scale : ndarray of shape (p,)
         ρ of a ν-SVC, else 1.
+    sides : Sides or None
+        The samples of the problems, where there may be several.
     held_out : list of (decisions, labels, samples) or None
         By problem, where parts were held out: the decisions about them from machines without them, and which
         of all distinct rows they are.
@@ -69,6 +71,7 @@ class Machines:
     status: np.ndarray
     rows: str
     scale: np.ndarray | None = None
+    sides: "Sides | None" = None
     held_out: list | None = None
     extra: dict = field(default_factory=dict)
 
@@ -138,12 +141,12 @@ class Sides:
         """Where each problem's samples end."""
         return self.lengths.cumsum()
 
-    @property
+    @cached_property
     def samples(self):
         """Which of all distinct rows they are, one problem after another."""
         return spans(self.firsts, self.counts)
 
-    @property
+    @cached_property
     def labels(self):
         """±1 likewise."""
         return np.repeat(self.signs * len(self.counts), self.counts.ravel())
@@ -261,6 +264,7 @@ def _c_outcome(outcome, sides, upper, weights):
         loss=loss,
         primal=primal,
         gap=np.maximum(primal + objective, 0.0),
+        sides=sides,
         **reached(outcome, p),
     )
 
@@ -307,13 +311,13 @@ def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None,
 
 def _nu_starts(sides, top, nu):
     """Feasible β of each pair, set by set of the boxes `top` (n_sets, m)."""
-    firsts = sides.firsts + np.arange(len(top))[:, None, None] * top.shape[1]
-    counts = np.broadcast_to(sides.counts, firsts.shape).ravel()
-    ends = counts.cumsum()
-    sums = np.add.reduceat(top.ravel()[spans(firsts, counts)], ends - counts).reshape(firsts.shape)
+    counts = sides.counts.ravel()
+    sums = np.add.reduceat(top[:, sides.samples], counts.cumsum() - counts, axis=1).reshape(len(top), -1, 2)
     # In a fold ν may be out of reach: then as much as there is.
     total = np.minimum(nu * sums.sum(axis=-1) / 2, sums.min(axis=-1))
-    return dual_fill(np.stack([total, -total], axis=-1).ravel(), firsts.ravel(), counts, top.ravel())
+    totals = (total[..., None] * sides.signs).ravel()
+    firsts = (sides.firsts.ravel() + np.arange(len(top))[:, None] * top.shape[1]).ravel()
+    return dual_fill(totals, firsts, np.tile(counts, len(top)), top.ravel())
 
 
 def _nu_outcome(outcome, sides, weights, nu, folds):
@@ -336,6 +340,7 @@ def _nu_outcome(outcome, sides, weights, nu, folds):
         primal=primal,
         gap=np.maximum(primal + objective, 0.0),
         scale=divisor[:p],
+        sides=sides,
         **reached(outcome, p),
     )
     machines.extra["rho"] = rho[:p]

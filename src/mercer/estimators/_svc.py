@@ -14,7 +14,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .._arrays import check_targets
 from ..kernels.prepared import n_rows, take_rows
-from ..solvers.dual import spans
 from ..solvers.platt import fit_sigmoid, sigmoid
 from ._base import check_choice, check_flag, check_number
 from ._certain import certain_argmax, certain_votes
@@ -208,7 +207,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         k = len(classes)
         pairwise = self._is_pairwise(k)
         if pairwise:
-            D, scale, problems = _pair_layout(machines, rows.offsets, present)
+            D, scale, problems = _pair_layout(machines, len(rows.rows), pairs_of(present), k)
             machines.widen(problems, k * (k - 1) // 2)
             _settle_absent(machines.intercept, present, k)
         else:
@@ -457,7 +456,7 @@ def _on_its_side(p, decision):
     return np.where(decision < 0, np.minimum(p, np.nextafter(half, half - half)), np.maximum(p, half))
 
 
-def _pair_layout(machines, offsets, present):
+def _pair_layout(machines, m, pairs, k):
     """LIBSVM's layout: row b − 1 of class a's samples and row a of class b's hold the pair (a, b).
 
     Returns
@@ -468,12 +467,9 @@ def _pair_layout(machines, offsets, present):
     problems : ndarray
         The solved pairs' places among all.
     """
-    k, pairs = len(offsets) - 1, pairs_of(present)
-    D, firsts = np.zeros((k - 1, offsets[-1])), offsets[pairs]
-    counts = offsets[pairs + 1] - firsts
-    lines = pairs[:, ::-1] - (1, 0)
-    D[lines.repeat(counts.ravel()), spans(firsts, counts)] = machines.beta
-    a, b = pairs.T
+    D, (a, b) = np.zeros((k - 1, m)), pairs.T
+    lines = np.column_stack([b - 1, a]).ravel()
+    D[lines.repeat(machines.sides.counts.ravel()), machines.sides.samples] = machines.beta
     scale = None if machines.scale is None else np.ones((k - 1, k))
     if scale is not None:
         scale[b - 1, a] = scale[a, b] = machines.scale

@@ -459,15 +459,19 @@ class DualProblems:
         ndarray of `_native.DUAL_JOB`
             Results of the problems.
         """
-        layout, which = self._layout, np.arange(len(self._table)) if which is None else np.asarray(which)
-        lengths = self.lengths[which]
+        layout = self._layout
+        lengths, table = self.lengths, self._table
+        if which is not None:
+            lengths, table = lengths[which], table[which]
         # the long ones first, so that threads end together
         order = np.argsort(-lengths, kind="stable")
-        table = self._table[which[order]]
+        table = table[order]
         table["started"] = started
-        threads = 1 if np.square(lengths.astype(float)).sum() < _PARALLEL_FROM else layout.samples.n_threads
+        threads = 1 if (lengths * lengths).sum() < _PARALLEL_FROM else layout.samples.n_threads
         _native.dual(
             layout.run, layout.matrix, layout.diagonal, linear, lower, upper, table, beta, field,
             tol, max_iter, cache_bytes, shrinking, on_step, threads,
         )  # fmt: skip
-        return table[np.argsort(order)]
+        found = np.empty_like(table)
+        found[order] = table
+        return found
