@@ -179,7 +179,7 @@ def bound(what, got, most, where):
     return [what, f"≤ {most:g}", f"{got:.1e}" + ("  " if got <= most else " ✗"), where]
 
 
-#: What is fitted at n = 100: a title, the machine, its own parameters, and where its rows and targets are from.
+#: What is fitted at n = 100: a title, the machine, its own parameters, and where rows and targets are from.
 SMALL = (
     ("SVC, breast cancer", "SVC", {"C": C}, load_breast_cancer),
     ("SVC, digits: 10 classes", "SVC", {"C": C}, load_digits),

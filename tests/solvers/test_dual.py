@@ -198,6 +198,22 @@ def test_several_problems_at_once_are_the_same_problems():
             np.testing.assert_array_equal(together[0].beta[k], others.beta[k])
 
 
+@pytest.mark.parametrize("kernel", [RBF(gamma=0.3), Linear(), Polynomial(2) + RBF(0.1)], ids=str)
+@pytest.mark.parametrize("stored", [np.asarray, sparse.csr_array])
+def test_a_matrix_that_is_held_for_few_samples_of_many_groups_changes_no_answer(kernel, stored, monkeypatch):
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 4, 90)
+    X = rng.standard_normal((90, 4)) + 2 * np.eye(4)[y]
+    pairs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)) for a in range(4) for b in range(a + 1, 4)]
+    assert DualSamples(kernel, X, groups_of(y))._layout(np.dtype(np.float64)).run is None
+    held = solve(kernel, stored(X), y, 2.0, 1e-9, jobs=pairs, fields=True)
+    monkeypatch.setattr("mercer.solvers.dual._HELD_UP_TO", 0)
+    by_rows = solve(kernel, stored(X), y, 2.0, 1e-9, jobs=pairs, fields=True)
+    np.testing.assert_allclose(held.objective, by_rows.objective, rtol=1e-9)
+    np.testing.assert_allclose(held.fields, by_rows.fields, atol=1e-7)  # of 2 · 90 entries; tol is 1e-9
+    np.testing.assert_allclose(held.bias, by_rows.bias, atol=1e-7)
+
+
 KERNELS = {
     "linear": Linear(),
     "polynomial": Polynomial(2, gamma=0.2),
