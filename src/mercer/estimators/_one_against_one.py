@@ -91,7 +91,7 @@ def decisions_by_class(decisions, k):
 
 
 def _sums_by_class(firsts, seconds, k):
-    """Sums (k, m) over the pairs of each class: of `firsts` (p, m) where it comes first, else of `seconds`."""
+    """Sums (k, m) over the pairs of each class: of `firsts` (p, m) where it is first, else of `seconds`."""
     m = firsts.shape[1]
     if k * k * m <= _FEW:
         a, b = _pairs(k)

@@ -371,9 +371,7 @@ class _Layout:
         matrix = _native.empty((self.n, self.n + step), self.dtype, n_threads)
         side = cast_side(sides(samples.program, take_rows(samples._X, self.order))[0], np.dtype(np.float64))
         whole = matrix[:, : self.n]
-        _native.gram(
-            samples.program, side, side, whole, symmetric=True, n_threads=n_threads, on_step=on_step
-        )
+        _native.gram(samples.program, side, side, whole, symmetric=True, n_threads=n_threads, on_step=on_step)
         matrix[:, self.n :] = 0  # after what can be interrupted: it touches every page
         self.run, self.matrix, self.diagonal = None, matrix, matrix.diagonal().copy()
 
