@@ -76,20 +76,24 @@ def under_test(module, name):
 
 
 class Intelex:
-    """scikit-learn-intelex's SVC, where it is installed, from its own module: sklearn stays as it is."""
+    """scikit-learn-intelex's machines, where it is installed, from its own module: sklearn stays as it is."""
 
     def __init__(self):
         self.messages = []
         try:
-            self.SVC = importlib.import_module("sklearnex.svm").SVC
+            self._module = importlib.import_module("sklearnex.svm")
         except ImportError:
-            self.SVC = None
+            self._module = None
             return
         # It says in its log whether a call was its own or handed on to scikit-learn.
         log = logging.getLogger("sklearnex")
         log.setLevel(logging.INFO)
         log.handlers, log.propagate = [logging.Handler()], False
         log.handlers[0].emit = lambda record: self.messages.append(record.getMessage())
+
+    def machine(self, name):
+        """One of them, or None where there is none of that name."""
+        return getattr(self._module, name, None)
 
     def handed_on(self):
         """Whether a call since the last question was scikit-learn's."""

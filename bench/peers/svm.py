@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 import sklearn.svm
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 from mercer import show_versions
 
@@ -28,7 +28,7 @@ INTEL = _svm.Intelex()
 
 def machines(own, gamma):
     """The unfitted machines by the names of their columns."""
-    classes = {"mercer": own, "sklearn": sklearn.svm.SVC, INTELEX: INTEL.SVC}
+    classes = {"mercer": own, "sklearn": sklearn.svm.SVC, INTELEX: INTEL.machine("SVC")}
     return {name: SVC(C=C, gamma=gamma, cache_size=2000) for name, SVC in classes.items() if SVC is not None}
 
 
@@ -179,16 +179,30 @@ def bound(what, got, most, where):
     return [what, f"≤ {most:g}", f"{got:.1e}" + ("  " if got <= most else " ✗"), where]
 
 
-def small(own, repeats):
+#: What is fitted at n = 100: a title, the machine, its own parameters, and where rows and targets are from.
+SMALL = (
+    ("SVC, breast cancer", "SVC", {"C": C}, load_breast_cancer),
+    ("SVC, digits: 10 classes", "SVC", {"C": C}, load_digits),
+    ("NuSVC, breast cancer", "NuSVC", {}, load_breast_cancer),
+    ("NuSVC, digits: 10 classes", "NuSVC", {}, load_digits),
+    ("SVR, diabetes", "SVR", {"C": C}, load_diabetes),
+    ("NuSVR, diabetes", "NuSVR", {"C": C}, load_diabetes),
+    ("OneClassSVM, breast cancer", "OneClassSVM", {}, load_breast_cancer),
+)
+
+
+def small(module, repeats):
     """Fits and predictions at n = 100, which must not pay for the machinery of large ones."""
     rows = []
-    for name, read in (("breast cancer, 2 classes", load_breast_cancer), ("digits, 10 classes", load_digits)):
+    for title, name, own, read in SMALL:
         X, y = read(return_X_y=True)
         X, y, Z = _data.standardised(X[:100], y[:100], X[100:200])
-        models = machines(own, 1 / X.shape[1])
+        classes = {"mercer": _svm.under_test(module, name), "sklearn": getattr(sklearn.svm, name)}
+        classes[INTELEX] = INTEL.machine(name)
+        models = {key: new(gamma=1 / X.shape[1], **own) for key, new in classes.items() if new is not None}
         fits = {key: lambda m=m, X=X, y=y: m.fit(X, y) for key, m in models.items()}
         predictions = {key: lambda m=m, Z=Z: m.predict(Z) for key, m in models.items()}
-        rows.append([name, *small_cells(fits, repeats), *small_cells(predictions, repeats)])
+        rows.append([title, *small_cells(fits, repeats), *small_cells(predictions, repeats)])
     print(f"\nn=100, medians of {repeats} interleaved repeats, µs; 100 rows predicted")
     head = ["sklearn", "≥ 1×", INTELEX]
     _timing.table(["", "fit", *head, "predict", *head], rows)
@@ -231,7 +245,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="small sizes, few repeats: a check that it runs")
     parser.add_argument("--repeats", type=int, default=9, help="at most, within the budget")
     parser.add_argument("--budget", type=float, default=30.0, help="seconds of the slowest for each problem")
-    parser.add_argument("--own", default="mercer", metavar="MODULE", help="whose SVC is under test")
+    parser.add_argument("--own", default="mercer", metavar="MODULE", help="whose machines are under test")
     given = parser.parse_args()
     unknown = set(given.names) - set(known)
     if unknown:
@@ -266,7 +280,7 @@ def main():
         print("\nAt these optima")
         print_optima(found)
         summary(found)
-    small(own, 20 if given.quick else 300)
+    small(given.own, 20 if given.quick else 300)
     if rows:
         print(f"\nmercer's float64 and float32 inputs, medians of {repeats} interleaved repeats, seconds")
         kinds = ["float64", "float32", "ratio"]

@@ -5,7 +5,7 @@ import pytest
 
 from mercer import SVC
 from mercer.estimators._certain import certain_argmax, certain_votes
-from mercer.estimators._one_against_one import decisions_by_class, votes
+from mercer.estimators._one_against_one import decisions_by_class, pair_decisions, votes
 
 
 @pytest.mark.parametrize("k", [2, 3, 7])
@@ -37,6 +37,25 @@ def test_without_errors_all_but_ties_are_certain():
     best, certain = certain_votes(values, np.zeros(3), 3)
     assert best.tolist() == [0, 1, 0]
     assert certain.tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("k", [2, 3, 10])
+def test_decisions_about_few_rows_are_those_about_many(k):
+    rng = np.random.default_rng(k)
+    products, intercept = rng.normal(size=(k, 9000, k - 1)), rng.normal(size=k * (k - 1) // 2)
+    products[:, ::7] = 0.0
+    intercept[0] = 0.0  # and so there are decisions of 0
+    many = pair_decisions(products, intercept)
+    by_class = decisions_by_class(many, k)
+    for few in (slice(0, 1), slice(5, 12), slice(100, 107)):
+        some = pair_decisions(products[:, few], intercept)
+        np.testing.assert_array_equal(some, many[few])
+        for to_first in (False, True):
+            won = votes(many, k, tie_to_first=to_first)
+            np.testing.assert_array_equal(votes(some, k, tie_to_first=to_first), won[few])
+        # Sums of k - 1 numbers up to about 10, in another order, over 3.
+        atol = 10 * k * np.finfo(np.float64).eps
+        np.testing.assert_allclose(decisions_by_class(some, k), by_class[few], rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("k", [2, 5])

@@ -144,7 +144,7 @@ def test_samples_that_are_held_out_of_a_matrix_are_passed_over(parts, adjacent, 
     ends = np.cumsum(samples.sizes)
     outs = np.concatenate([out[ends[index] - samples.sizes[index] : ends[index]] for index in order])
     # where each class keeps its own sum, that of a start
-    start = [np.where(outs, 0.0, 0.5) * sign] if separate else None
+    start = np.where(outs, 0.0, 0.5) * sign if separate else None
     found = samples.solve([job], c, zero, upper, start=start, **options)
     plain = DualSamples(kernel, X, groups).solve([job], c, zero, upper, start=start, **options)
     np.testing.assert_allclose(found.objective, plain.objective, rtol=1e-7)
@@ -174,7 +174,7 @@ def test_a_start_that_cancels_is_multiplied_by_nothing(n):
     y, half, zero = np.sin(X).sum(axis=1), np.full(n, 0.5), np.zeros(n)
     samples = DualSamples(RBF(gamma=0.3), X, [np.arange(n)] * 2)
     box = [np.concatenate(pair)[None] for pair in ((y, y), (zero, -2 * half), (2 * half, zero))]
-    job, start = DualJob((0, 1), (1, 2), separate=True), [np.concatenate([half, -half])]
+    job, start = DualJob((0, 1), (1, 2), separate=True), np.concatenate([half, -half])
     options = {"tol": 1e-6, "start": start, "fields": True, "dtype": np.float64}
     plain, short = (samples.solve([job], *box, cancels=cancels, **options) for cancels in (False, True))
     beta = short.beta[0][:n] + short.beta[0][n:]
@@ -205,6 +205,22 @@ def test_several_problems_at_once_are_the_same_problems():
         np.testing.assert_array_equal(together[0].beta[k], alone[k].beta[0])
         for others in together[1:]:
             np.testing.assert_array_equal(together[0].beta[k], others.beta[k])
+
+
+@pytest.mark.parametrize("kernel", [RBF(gamma=0.3), Linear(), Polynomial(2) + RBF(0.1)], ids=str)
+@pytest.mark.parametrize("stored", [np.asarray, sparse.csr_array])
+def test_a_matrix_that_is_held_for_few_samples_of_many_groups_changes_no_answer(kernel, stored, monkeypatch):
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 4, 90)
+    X = rng.standard_normal((90, 4)) + 2 * np.eye(4)[y]
+    pairs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)) for a in range(4) for b in range(a + 1, 4)]
+    assert DualSamples(kernel, X, groups_of(y))._layout(np.dtype(np.float64)).run is None
+    held = solve(kernel, stored(X), y, 2.0, 1e-9, jobs=pairs, fields=True)
+    monkeypatch.setattr("mercer.solvers.dual._HELD_UP_TO", 0)
+    by_rows = solve(kernel, stored(X), y, 2.0, 1e-9, jobs=pairs, fields=True)
+    np.testing.assert_allclose(held.objective, by_rows.objective, rtol=1e-9)
+    np.testing.assert_allclose(held.fields, by_rows.fields, atol=1e-7)  # of 2 · 90 entries; tol is 1e-9
+    np.testing.assert_allclose(held.bias, by_rows.bias, atol=1e-7)
 
 
 KERNELS = {
@@ -243,7 +259,7 @@ def test_a_users_function_serves_as_rows():
 def test_a_start_is_where_the_solver_begins():
     X, y = two_classes(2500, 4)
     cold = solve(RBF(gamma=0.5), X, y, 3.0, tol=1e-4)
-    warm = solve(RBF(gamma=0.5), X, y, 3.0, tol=1e-4, start=cold.beta)
+    warm = solve(RBF(gamma=0.5), X, y, 3.0, tol=1e-4, start=cold.betas)
     assert warm.n_iter[0] <= 10
     np.testing.assert_allclose(warm.objective, cold.objective, rtol=1e-7)
 
@@ -271,7 +287,7 @@ def test_a_range_keeps_its_own_sum_where_sums_are_separate():
     job = PAIR._replace(separate=True)
     samples = DualSamples(RBF(gamma=0.5), X, groups_of(y))
     one = np.ones((1, 300))
-    outcome = samples.solve([job], 0 * one, 0 * one, one, tol=1e-8, start=[start])
+    outcome = samples.solve([job], 0 * one, 0 * one, one, tol=1e-8, start=start)
     beta = outcome.beta[0]
     np.testing.assert_allclose([beta[: sizes[0]].sum(), beta[sizes[0] :].sum()], [30, -30], rtol=1e-12)
     order = np.concatenate(groups_of(y))

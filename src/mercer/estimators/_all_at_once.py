@@ -68,7 +68,7 @@ def all_at_once(
     rivals[:, ~outcome.present] = -np.inf
     slack = np.maximum(rivals.max(axis=1) - f[own, labels], 0.0)
     return Machines(
-        beta=list(outcome.coef.T), intercept=np.zeros(k), bound=upper,
+        beta=outcome.coef.T.ravel(), intercept=np.zeros(k), bound=upper,
         objective=np.array([outcome.objective]), squared_norm=np.array([max(float(np.sum(outcome.coef * f)),
         0.0)]), loss=np.array([weights @ slack]), primal=np.array([outcome.primal_objective]),
         gap=np.array([max(outcome.duality_gap, 0.0)]), kkt_gap=np.array([outcome.gap]),

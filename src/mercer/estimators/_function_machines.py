@@ -37,9 +37,9 @@ def regression(samples, y, upper, weights, epsilon, *, previous=None, **options)
     job = DualJob((0, 1), epsilon=epsilon)
     start = None if previous is None else start_regression(previous, upper)
     outcome = samples.solve([job], y[None], -upper[None], upper[None], start=start, fields=True, **options)
-    beta, bias, objective = outcome.beta[0], outcome.bias[0, 0], outcome.objective[0]
+    beta, bias, objective = outcome.betas, outcome.bias[0, 0], outcome.objective[0]
     squared = max(2 * (objective + y @ beta - epsilon * np.abs(beta).sum()), 0.0)
-    slack = np.maximum(np.abs(outcome.field[0] - bias) - epsilon, 0.0)
+    slack = np.maximum(np.abs(outcome.fields - bias) - epsilon, 0.0)
     hard = np.isinf(upper).any()
     primal = 0.5 * squared + (0.0 if hard else upper @ slack)
     return _single(outcome, beta, bias, upper, objective, squared, weights @ slack, primal)
@@ -71,16 +71,16 @@ def nu_regression(samples, y, upper, weights, nu, *, previous=None, **options):
     cold = start is None
     if cold:
         first = first_come(total, upper)
-        start = [np.concatenate([first, -first])]
+        start = np.concatenate([first, -first])
     job = DualJob((0, 1), (1, 2), (1.0, 1.0), separate=True)
     zeros = np.zeros(m)
     box = (np.concatenate(pair)[None] for pair in ((y, y), (zeros, -upper), (upper, zeros)))
     outcome = samples.solve([job], *box, start=start, cancels=cold, fields=True, **options)
-    beta = outcome.beta[0][:m] + outcome.beta[0][m:]
+    beta = outcome.betas[:m] + outcome.betas[m:]
     bias, epsilon = outcome.bias[0].mean(), (outcome.bias[0, 0] - outcome.bias[0, 1]) / 2
     objective = outcome.objective[0]
     squared = max(2 * (objective + y @ beta), 0.0)
-    slack = np.maximum(np.abs(outcome.field[0][:m] - bias) - epsilon, 0.0)
+    slack = np.maximum(np.abs(outcome.fields[:m] - bias) - epsilon, 0.0)
     primal = 0.5 * squared + 2 * total * epsilon + upper @ slack
     machines = _single(outcome, beta, bias, upper, objective, squared, weights @ slack, primal)
     machines.extra["epsilon"] = float(epsilon)
@@ -97,11 +97,11 @@ def _without_tube(samples, y, upper, weights, total, previous, options):
     job, box = DualJob((0, 1)), (np.tile(part, 2)[None] for part in (y, -upper, upper))
     start = None if previous is None else start_regression(previous, upper)
     outcome = samples.solve([job], *box, start=start, fields=True, **options)
-    beta, bias, objective = outcome.beta[0], outcome.bias[0, 0], outcome.objective[0]
+    beta, bias, objective = outcome.betas, outcome.bias[0, 0], outcome.objective[0]
     if not np.abs(beta).sum() <= 2 * total:
         return None
     squared = max(2 * (objective + y @ beta), 0.0)
-    slack = np.abs(outcome.field[0] - bias)
+    slack = np.abs(outcome.fields - bias)
     primal = 0.5 * squared + upper @ slack
     machines = _single(outcome, beta, bias, upper, objective, squared, weights @ slack, primal)
     machines.extra["epsilon"] = 0.0
@@ -128,12 +128,12 @@ def one_class(samples, weights, nu, *, previous=None, **options):
     total, zeros = nu * weights.sum(), np.zeros((1, len(weights)))
     start = None if previous is None else start_sum(previous, weights, total)
     if start is None:
-        start = [first_come(total, weights)]
+        start = first_come(total, weights)
     outcome = samples.solve(
         [DualJob((0, 1))], zeros, zeros, weights[None], start=start, fields=True, **options
     )
-    beta, bias, objective = outcome.beta[0], outcome.bias[0, 0], outcome.objective[0]
-    slack = np.maximum(outcome.field[0] - bias, 0.0)
+    beta, bias, objective = outcome.betas, outcome.bias[0, 0], outcome.objective[0]
+    slack = np.maximum(outcome.fields - bias, 0.0)
     loss = weights @ slack
     return _single(
         outcome,
@@ -152,6 +152,6 @@ def _single(outcome, beta, bias, bound, objective, squared, loss, primal):
         return np.array([value], dtype=np.float64)
 
     return Machines(
-        beta=[beta], intercept=one(bias), bound=bound, objective=one(objective), squared_norm=one(squared),
+        beta=beta, intercept=one(bias), bound=bound, objective=one(objective), squared_norm=one(squared),
         loss=one(loss), primal=one(primal), gap=one(max(primal + objective, 0.0)), **reached(outcome, 1),
     )  # fmt: skip

@@ -7,13 +7,13 @@ single) problems, whose numbers stand one after another in flat arrays.
 """
 
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
-from typing import NamedTuple
+from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
 from .._native import dual_fill
-from ..solvers.dual import DualJob
+from ..solvers.dual import DualJob, spans, split
 from ._warm import start_c, start_nu
 
 _BY_PROBLEM = (
@@ -35,8 +35,8 @@ class Machines:
 
     Attributes
     ----------
-    beta : list of ndarray
-        By problem, in the order of its samples; a ν-SVC's are not yet divided by ρ.
+    beta : ndarray
+        Of one problem after another, in the order of its samples; a ν-SVC's are not yet divided by ρ.
     intercept : ndarray of shape (p,)
     bound : ndarray of shape (n,)
         The largest |β| of each sample.
@@ -48,13 +48,16 @@ class Machines:
     rows : str
     scale : ndarray of shape (p,)
         ρ of a ν-SVC, else 1.
-    held_out : list of (decisions, labels, sides) or None
-        By problem, where parts were held out: the decisions about them from machines without them.
+    sides : Sides or None
+        The samples of the problems, where there may be several.
+    held_out : list of (decisions, labels, samples) or None
+        By problem, where parts were held out: the decisions about them from machines without them, and which
+        of all distinct rows they are.
     extra : dict
         More that one machine has: "epsilon".
     """
 
-    beta: list
+    beta: np.ndarray
     intercept: np.ndarray
     bound: np.ndarray
     objective: np.ndarray
@@ -68,6 +71,7 @@ class Machines:
     status: np.ndarray
     rows: str
     scale: np.ndarray | None = None
+    sides: "Sides | None" = None
     held_out: list | None = None
     extra: dict = field(default_factory=dict)
 
@@ -84,7 +88,6 @@ class Machines:
 
 # A ν-SVC's ρ below this, relative to the function's size, is rounding.
 _NO_MARGIN = 1e-9
-_ZERO = np.zeros(1)
 
 
 def pairs_of(present):
@@ -92,13 +95,13 @@ def pairs_of(present):
 
     Parameters
     ----------
-    present : iterable of int
+    present : ndarray of int
 
     Returns
     -------
-    list of tuple
+    ndarray of shape (p, 2)
     """
-    return list(combinations(map(int, present), 2))
+    return np.array(list(combinations(present.tolist(), 2)))
 
 
 def reached(outcome, p):
@@ -112,29 +115,45 @@ def reached(outcome, p):
     }
 
 
-class Sides(NamedTuple):
-    """The samples of one problem, as parts of all distinct rows, each with one label.
+@dataclass(frozen=True)
+class Sides:
+    """The samples of problems: of each some ranges of all distinct rows, with one label each.
 
     Attributes
     ----------
-    parts : tuple of slice
-    counts : tuple of int
-        Samples of each part.
-    signs : tuple of float
+    firsts, counts : ndarray of int of shape (p, r)
+        Where the ranges begin, and how many rows they have.
+    signs : tuple of r floats
         1 or −1.
     """
 
-    parts: tuple
-    counts: tuple
+    firsts: np.ndarray
+    counts: np.ndarray
     signs: tuple
 
-    def take(self, values):
-        """Those of the problem's samples."""
-        return np.concatenate([values[part] for part in self.parts])
+    @cached_property
+    def lengths(self):
+        """Samples of each problem."""
+        return self.counts.sum(axis=1)
 
+    @cached_property
+    def ends(self):
+        """Where each problem's samples end."""
+        return self.lengths.cumsum()
+
+    @cached_property
+    def samples(self):
+        """Which of all distinct rows they are, one problem after another."""
+        return spans(self.firsts, self.counts)
+
+    @cached_property
     def labels(self):
-        """±1 by sample."""
-        return np.repeat(self.signs, self.counts)
+        """±1 likewise."""
+        return np.repeat(self.signs * len(self.counts), self.counts.ravel())
+
+    def sums(self, values):
+        """Sums by problem of values by sample."""
+        return np.add.reduceat(values, self.ends - self.lengths)
 
 
 # ---------------------------------------------------------------- classification
@@ -142,21 +161,18 @@ class Sides(NamedTuple):
 
 def _binary_jobs(offsets, pairs, separate=False):
     """Jobs of pairs of groups, the first of which has sign 1, and their sides."""
-    groups, n = [slice(a, b) for a, b in pairwise(offsets.tolist())], np.diff(offsets).tolist()
-    jobs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0), separate=separate) for a, b in pairs]
-    return jobs, [Sides((groups[a], groups[b]), (n[a], n[b]), (1.0, -1.0)) for a, b in pairs]
+    signs = (1.0, -1.0)
+    jobs = [DualJob((a, a + 1), (b, b + 1), signs, 0, separate) for a, b in pairs.tolist()]
+    return jobs, Sides(offsets[pairs], np.diff(offsets)[pairs], signs)
 
 
 def _rest_jobs(offsets):
     """Jobs of each group that is there against all others; the box of each is a set of its own."""
-    k, n = len(offsets) - 1, int(offsets[-1])
     present = np.flatnonzero(np.diff(offsets))
-    jobs = [DualJob((0, k), set=index) for index in range(len(present))]
-    bounds = [(int(offsets[group]), int(offsets[group + 1])) for group in present]
-    return jobs, [
-        Sides((slice(0, a), slice(a, b), slice(b, n)), (a, b - a, n - b), (-1.0, 1.0, -1.0))
-        for a, b in bounds
-    ]
+    bounds = np.zeros((len(present), 4), np.intp)
+    bounds[:, 1], bounds[:, 2], bounds[:, 3] = offsets[present], offsets[present + 1], offsets[-1]
+    jobs = [DualJob((0, len(offsets) - 1), set=index) for index in range(len(present))]
+    return jobs, Sides(bounds[:, :-1], np.diff(bounds), (-1.0, 1.0, -1.0))
 
 
 def _with_folds(jobs, n_sets, folds):
@@ -185,7 +201,7 @@ def c_machines(samples, rows, upper, weights, pairs, *, folds=None, previous=Non
         C of each sample.
     weights : ndarray of shape (m,)
         What the loss is weighted by in `Machines.loss`.
-    pairs : list of tuple or None
+    pairs : ndarray of shape (p, 2) or None
         The problems; None is each class against the rest.
     folds : ndarray of shape (m,) or None
         For each sample the fold in which it is held out.
@@ -204,65 +220,43 @@ def c_machines(samples, rows, upper, weights, pairs, *, folds=None, previous=Non
     """
     if pairs is None:
         jobs, sides = _rest_jobs(rows.offsets)
-        linear = np.stack([side.labels() for side in sides])
+        linear = sides.labels.reshape(len(jobs), -1)
         top = np.where(linear > 0, upper, 0.0)
         bottom = np.where(linear < 0, upper, 0.0)
     else:
         jobs, sides = _binary_jobs(rows.offsets, pairs)
         linear, top, bottom = np.ones((1, len(upper))), upper[None], np.zeros((1, len(upper)))
-    p, n_sets = len(jobs), len(linear)
+    n_sets = len(linear)
     top, bottom = _held_boxes(top, folds), _held_boxes(bottom, folds)
     jobs = _with_folds(jobs, n_sets, folds)
     start = None
     if previous is not None:
         start = start_c(previous, sides, upper)
-        start += [np.zeros(len(part)) for part in start] * (len(jobs) // p - 1)
+        start = np.pad(start, (0, len(start) * (len(top) // n_sets - 1)))
     linear = np.tile(linear, (len(top) // n_sets, 1))
     outcome = samples.solve(jobs, linear, -bottom, top, start=start, fields=True, **options)
     machines = _c_outcome(outcome, sides, upper, weights)
     if folds is not None:
-        machines.held_out = [
-            _held_out(outcome, j, sides, folds, side.labels()) for j, side in enumerate(sides)
-        ]
+        machines.held_out = _held_out(outcome, sides, folds, outcome.bias[:, 0], sides.labels)
     return machines
 
 
-def _spaced(arrays):
-    """The arrays one after another, each behind a 0 of its own.
-
-    A sum of one in its place, by ``np.add.reduceat``, then has the digits of its own ``sum()``.
-    """
-    return np.concatenate([part for array in arrays for part in (_ZERO, array)])
-
-
 def _c_outcome(outcome, sides, upper, weights):
-    p = len(sides)
-    bias, objective = outcome.bias[:p, 0], outcome.objective[:p]
-    even, hard = (weights == weights[0]).all(), np.isinf(upper).any()
-    counts = np.array([side.counts for side in sides])
-    counts[:, 0] += 1  # the 0 in front
-    lengths = counts.sum(axis=1)
-    at = lengths.cumsum() - lengths
-    # c = y, hence y f = 1 − y (F − b); the parts' signs are the same in all problems
-    short = _spaced(outcome.field[:p]) - bias.repeat(lengths)
-    short *= np.repeat(sides[0].signs * p, counts.ravel())
-    short[at] = -np.inf
-    room = 1 - np.maximum.reduceat(short, at)
-    slack = np.maximum(short, 0.0, out=short)
-    size = np.add.reduceat(np.abs(_spaced(outcome.beta[:p])), at)
-    if even:
-        loss = weights[0] * np.add.reduceat(slack, at)
-    else:
-        loss = np.add.reduceat(_spaced([side.take(weights) for side in sides]) * slack, at)
-    squared = np.maximum(2 * (objective + size), 0.0)
+    p, n = len(sides.counts), sides.ends[-1]
+    bias, objective, beta = outcome.bias[:p, 0], outcome.objective[:p], outcome.betas[:n]
+    # c = y, hence y f = 1 − y (F − b)
+    short = (outcome.fields[:n] - bias.repeat(sides.lengths)) * sides.labels
+    loss = sides.sums(weights[sides.samples] * np.maximum(short, 0.0))
+    squared = np.maximum(2 * (objective + sides.sums(np.abs(beta))), 0.0)
     primal = 0.5 * squared
-    if hard:
+    if np.isinf(upper).any():
         # The function is scaled until every sample is at its margin or beyond.
+        room = 1 - np.maximum.reduceat(short, sides.ends - sides.lengths)
         primal = np.divide(primal, np.square(room), out=np.full(p, np.inf), where=room > 1e-100)
     else:
         primal += loss * (upper[0] / weights[0])
     return Machines(
-        beta=outcome.beta[:p],
+        beta=beta,
         intercept=bias,
         bound=upper,
         objective=objective,
@@ -270,20 +264,20 @@ def _c_outcome(outcome, sides, upper, weights):
         loss=loss,
         primal=primal,
         gap=np.maximum(primal + objective, 0.0),
+        sides=sides,
         **reached(outcome, p),
     )
 
 
-def _held_out(outcome, j, sides, folds, linear, divisor=None):
-    """Decisions of problem j about its samples, each from the fold that held it out; labels; the sides."""
-    own, p = sides[j].take(folds), len(sides)
-    decisions = np.empty(len(own))
-    for f in range(int(folds.max()) + 1):
-        index, held = p * (f + 1) + j, own == f
-        bias = outcome.bias[index, 0] if divisor is None else outcome.bias[index].mean()
-        values = linear - outcome.field[index] + bias
-        decisions[held] = values[held] if divisor is None else values[held] / divisor[index]
-    return decisions, sides[j].labels(), sides[j]
+def _held_out(outcome, sides, folds, bias, linear, divisor=None):
+    """By problem: decisions about its samples, each from the fold that held it out, labels, and which."""
+    samples, p = sides.samples, len(sides.counts)
+    fold, problem = folds[samples] + 1, np.arange(p).repeat(sides.lengths)
+    fields = outcome.fields.reshape(-1, len(samples))
+    decisions = linear - fields[fold, np.arange(len(samples))] + bias.reshape(-1, p)[fold, problem]
+    if divisor is not None:
+        decisions /= divisor.reshape(-1, p)[fold, problem]
+    return list(zip(*(split(part, sides.ends) for part in (decisions, sides.labels, samples)), strict=True))
 
 
 def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None, **options):
@@ -296,7 +290,7 @@ def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None,
     weights : ndarray of shape (m,)
     nu : float
         Feasible for all pairs.
-    pairs : list of tuple
+    pairs : ndarray of shape (p, 2)
     folds, previous, **options
         As for `c_machines`.
 
@@ -305,51 +299,39 @@ def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None,
     Machines
     """
     jobs, sides = _binary_jobs(rows.offsets, pairs, separate=True)
-    p = len(jobs)
     jobs = _with_folds(jobs, 1, folds)
     top = _held_boxes(weights[None], folds)
-    begin = _nu_starts(rows.offsets, np.array(pairs), top, nu)
+    begin = _nu_starts(sides, top, nu)
     if previous is not None:
-        known = start_nu(previous, sides, weights, nu)
-        begin[:p] = [cold if warm is None else warm for warm, cold in zip(known, begin, strict=False)]
+        start_nu(previous, sides, weights, nu, begin)
     zeros = np.zeros_like(top)
     outcome = samples.solve(jobs, zeros, zeros, top, start=begin, fields=True, **options)
     return _nu_outcome(outcome, sides, weights, nu, folds)
 
 
-def _nu_starts(offsets, pairs, top, nu):
-    """Feasible β of each pair of groups, set by set of the boxes `top` (n_sets, m)."""
-    firsts = offsets[pairs] + np.arange(len(top))[:, None, None] * top.shape[1]
-    counts = np.broadcast_to(np.diff(offsets)[pairs], firsts.shape).ravel()
-    group_sums = np.array([[box[a:b].sum() for a, b in pairwise(offsets.tolist())] for box in top])
-    sums = group_sums[:, pairs]
+def _nu_starts(sides, top, nu):
+    """Feasible β of each pair, set by set of the boxes `top` (n_sets, m)."""
+    counts = sides.counts.ravel()
+    sums = np.add.reduceat(top[:, sides.samples], counts.cumsum() - counts, axis=1).reshape(len(top), -1, 2)
     # In a fold ν may be out of reach: then as much as there is.
     total = np.minimum(nu * sums.sum(axis=-1) / 2, sums.min(axis=-1))
-    totals = np.stack([total, -total], axis=-1).ravel()
-    beta = dual_fill(totals, firsts.ravel(), counts, top.ravel())
-    ends = counts.reshape(-1, 2).sum(axis=1).cumsum().tolist()
-    return [beta[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    totals = (total[..., None] * sides.signs).ravel()
+    firsts = (sides.firsts.ravel() + np.arange(len(top))[:, None] * top.shape[1]).ravel()
+    return dual_fill(totals, firsts, np.tile(counts, len(top)), top.ravel())
 
 
 def _nu_outcome(outcome, sides, weights, nu, folds):
-    p = len(sides)
+    p, n = len(sides.counts), sides.ends[-1]
     # y f = ρ at free samples, f = Kβ + b: minus their mean of Kβ is b − ρ on one side and b + ρ on the other.
     bias = outcome.bias.mean(axis=1)
     rho = (outcome.bias[:, 1] - outcome.bias[:, 0]) / 2
     divisor = np.where(rho > _NO_MARGIN * np.maximum(np.abs(outcome.bias).max(axis=1), 1.0), rho, 1.0)
-    objective = outcome.objective[:p]
-    counts = np.array([side.counts for side in sides])
-    lengths = counts.sum(axis=1)
-    at = lengths.cumsum() - lengths
-    own = weights[outcome.samples[: lengths.sum()]]
-    short = np.concatenate(outcome.field[:p]) - bias[:p].repeat(lengths)
-    # the parts' signs are the same in all problems
-    short *= np.repeat(sides[0].signs * p, counts.ravel())
-    loss = np.add.reduceat(own * np.maximum(short + rho[:p].repeat(lengths), 0.0), at)
-    share = nu * np.add.reduceat(own, at)
-    primal = np.maximum(objective, 0.0) - rho[:p] * share + loss
+    objective, own = outcome.objective[:p], weights[sides.samples]
+    short = (outcome.fields[:n] - bias[:p].repeat(sides.lengths)) * sides.labels
+    loss = sides.sums(own * np.maximum(short + rho[:p].repeat(sides.lengths), 0.0))
+    primal = np.maximum(objective, 0.0) - rho[:p] * (nu * sides.sums(own)) + loss
     machines = Machines(
-        beta=outcome.beta[:p],
+        beta=outcome.betas[:n],
         intercept=bias[:p] / divisor[:p],
         bound=weights,
         objective=objective,
@@ -358,9 +340,10 @@ def _nu_outcome(outcome, sides, weights, nu, folds):
         primal=primal,
         gap=np.maximum(primal + objective, 0.0),
         scale=divisor[:p],
+        sides=sides,
         **reached(outcome, p),
     )
     machines.extra["rho"] = rho[:p]
     if folds is not None:
-        machines.held_out = [_held_out(outcome, j, sides, folds, 0.0, divisor) for j in range(p)]
+        machines.held_out = _held_out(outcome, sides, folds, bias, 0.0, divisor)
     return machines

@@ -5,14 +5,26 @@ Place on the way: decisions of machines → **one against one** → ``svm``.
 Pairs (a, b), a < b, stand in lexicographic order, and a positive decision is for a (LIBSVM's convention).
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 __all__ = ["couple", "decisions_by_class", "pair_decisions", "votes"]
 
 # Numbers of one batch of linear systems.
 _BATCH = 2**20
+# Up to so many numbers by two classes indices cost less than slices class by class: they are read once more.
+_FEW = 2**15
 # LIBSVM's bounds on pairwise probabilities: with one of 0 the coupling is singular.
 _LEAST = 1e-7
+
+
+@lru_cache(maxsize=8)
+def _pairs(k):
+    """The classes a and b of each pair."""
+    a, b = np.triu_indices(k, 1)
+    a.flags.writeable = b.flags.writeable = False
+    return a, b
 
 
 def pair_decisions(products, intercept):
@@ -29,12 +41,15 @@ def pair_decisions(products, intercept):
     ndarray of shape (m, k (k - 1) / 2)
     """
     k, m, _ = products.shape
-    out = np.empty((len(intercept), m))
-    first = 0
-    for a in range(k - 1):
-        pairs = out[first : first + k - 1 - a]
-        np.add(products[a, :, a:].T, products[a + 1 :, :, a], out=pairs)
-        first += k - 1 - a
+    if k * k * m <= _FEW:
+        a, b = _pairs(k)
+        out = products[a, :, b - 1] + products[b, :, a]
+    else:
+        out, first = np.empty((len(intercept), m)), 0
+        for a in range(k - 1):
+            pairs = out[first : first + k - 1 - a]
+            np.add(products[a, :, a:].T, products[a + 1 :, :, a], out=pairs)
+            first += k - 1 - a
     out += intercept[:, None]
     return out.T
 
@@ -54,15 +69,8 @@ def votes(decisions, k, *, tie_to_first=False):
     -------
     ndarray of shape (m, k)
     """
-    out = np.zeros((k, len(decisions)))
     won = ((decisions >= 0) if tie_to_first else (decisions > 0)).T
-    first = 0
-    for a in range(k - 1):
-        block = won[first : first + k - 1 - a]
-        out[a] += block.sum(axis=0)
-        out[a + 1 :] += ~block
-        first += k - 1 - a
-    return out.T
+    return _sums_by_class(won, ~won, k).T
 
 
 def decisions_by_class(decisions, k):
@@ -78,16 +86,25 @@ def decisions_by_class(decisions, k):
     ndarray of shape (m, k)
         scikit-learn's ``decision_function_shape="ovr"``.
     """
-    sums = np.zeros((k, len(decisions)))
-    columns = decisions.T
-    first = 0
-    for a in range(k - 1):
-        block = columns[first : first + k - 1 - a]
-        sums[a] += block.sum(axis=0)
-        sums[a + 1 :] -= block
-        first += k - 1 - a
-    sums = sums.T
+    sums = _sums_by_class(decisions.T, -decisions.T, k).T
     return votes(decisions, k, tie_to_first=True) + sums / (3 * (np.abs(sums) + 1))
+
+
+def _sums_by_class(firsts, seconds, k):
+    """Sums (k, m) over the pairs of each class: of `firsts` (p, m) where it is first, else of `seconds`."""
+    m = firsts.shape[1]
+    if k * k * m <= _FEW:
+        a, b = _pairs(k)
+        square = np.zeros((k, k, m))
+        square[a, b], square[b, a] = firsts, seconds
+        return square.sum(axis=1)
+    out, first = np.zeros((k, m)), 0
+    for a in range(k - 1):
+        pairs = slice(first, first + k - 1 - a)
+        out[a] += firsts[pairs].sum(axis=0)
+        out[a + 1 :] += seconds[pairs]
+        first += k - 1 - a
+    return out
 
 
 def couple(probabilities, k):
@@ -108,7 +125,7 @@ def couple(probabilities, k):
     Wu, Lin and Weng, Probability estimates for multi-class classification by pairwise coupling, JMLR 5, 2004:
     the second approach, by its linear equations.
     """
-    a, b = np.triu_indices(k, 1)
+    a, b = _pairs(k)
     out = np.empty((len(probabilities), k))
     step = max(1, _BATCH // (k + 1) ** 2)
     for start in range(0, len(out), step):

@@ -14,7 +14,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .._arrays import check_targets
 from ..kernels.prepared import n_rows, take_rows
-from ..solvers.dual import spans
 from ..solvers.platt import fit_sigmoid, sigmoid
 from ._base import check_choice, check_flag, check_number
 from ._certain import certain_argmax, certain_votes
@@ -208,12 +207,13 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         k = len(classes)
         pairwise = self._is_pairwise(k)
         if pairwise:
-            D, scale, problems = _pair_layout(machines, rows.offsets, present)
+            D, scale, problems = _pair_layout(machines, len(rows.rows), pairs_of(present), k)
             machines.widen(problems, k * (k - 1) // 2)
             _settle_absent(machines.intercept, present, k)
         else:
             D, scale = np.zeros((k, len(rows.rows))), None
-            D[np.arange(k) if len(machines.beta) == k else present] = machines.beta
+            beta = machines.beta.reshape(-1, len(rows.rows))
+            D[np.arange(k) if len(beta) == k else present] = beta
             problems = present
             if len(machines.objective) == len(present):
                 machines.widen(problems, k)
@@ -238,7 +238,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         coef = [
             safe_sparse_dot(D[[b - 1], parts[a]], V[parts[a]])
             + safe_sparse_dot(D[[a], parts[b]], V[parts[b]])
-            for a, b in pairs_of(range(k))
+            for a, b in pairs_of(np.arange(k))
         ]
         return sp.vstack(coef, format="csr") if sp.issparse(coef[0]) else np.vstack(coef)
 
@@ -456,7 +456,7 @@ def _on_its_side(p, decision):
     return np.where(decision < 0, np.minimum(p, np.nextafter(half, half - half)), np.maximum(p, half))
 
 
-def _pair_layout(machines, offsets, present):
+def _pair_layout(machines, m, pairs, k):
     """LIBSVM's layout: row b − 1 of class a's samples and row a of class b's hold the pair (a, b).
 
     Returns
@@ -467,12 +467,9 @@ def _pair_layout(machines, offsets, present):
     problems : ndarray
         The solved pairs' places among all.
     """
-    k, pairs = len(offsets) - 1, np.array(pairs_of(present))
-    D, firsts = np.zeros((k - 1, offsets[-1])), offsets[pairs]
-    counts = offsets[pairs + 1] - firsts
-    lines = pairs[:, ::-1] - (1, 0)
-    D[lines.repeat(counts.ravel()), spans(firsts, counts)] = np.concatenate(machines.beta)
-    a, b = pairs.T
+    D, (a, b) = np.zeros((k - 1, m)), pairs.T
+    lines = np.column_stack([b - 1, a]).ravel()
+    D[lines.repeat(machines.sides.counts.ravel()), machines.sides.samples] = machines.beta
     scale = None if machines.scale is None else np.ones((k - 1, k))
     if scale is not None:
         scale[b - 1, a] = scale[a, b] = machines.scale
@@ -492,8 +489,8 @@ def _settle_absent(intercept, present, k):
 def _sigmoids(machines, rows, problems, two_classes):
     """A and B of each problem, from decisions about samples that were held out."""
     A, B = np.zeros((2, len(machines.intercept)))
-    for place, (decisions, labels, side) in zip(problems, machines.held_out, strict=True):
+    for place, (decisions, labels, samples) in zip(problems, machines.held_out, strict=True):
         A[place], B[place] = fit_sigmoid(
-            decisions, labels > 0, side.take(rows.weights), through_half=two_classes
+            decisions, labels > 0, rows.weights[samples], through_half=two_classes
         )
     return A, B

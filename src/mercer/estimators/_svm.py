@@ -220,7 +220,7 @@ class SupportVectorMachine(KernelEstimator):
         if "inseparable" in reached:
             bound = machines.margin_bound[machines.status == STATUS.index("inseparable")].min()
             raise ValueError(self._inseparable(bound))
-        finite = np.isfinite(machines.intercept).all() and np.isfinite(np.concatenate(machines.beta)).all()
+        finite = np.isfinite(machines.intercept).all() and np.isfinite(machines.beta).all()
         if "not finite" in reached or not finite:
             raise ValueError(
                 "The dual coefficients or intercepts are not finite. The input data may contain large values "

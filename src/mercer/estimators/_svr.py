@@ -31,7 +31,7 @@ class _OneFunction(SupportVectorMachine):
         previous = self._last_coefficients(n, 1, rows)
         previous = None if previous is None else previous[0]
         machines = self._machines(kernel, X, rows, None if y is None else y[rows.rows], previous)
-        support, beta, bound, _ = rows.spread(machines.beta[0][None], machines.bound)
+        support, beta, bound, _ = rows.spread(machines.beta[None], machines.bound)
         self._keep(
             X,
             names,

@@ -8,6 +8,7 @@ Any feasible start leads to the optimum; where signs, boxes or sums do not fit, 
 import numpy as np
 
 from .._native import dual_fill
+from ..solvers.dual import split
 
 __all__ = ["first_come", "start_c", "start_nu", "start_nu_regression", "start_regression", "start_sum"]
 
@@ -48,22 +49,22 @@ def start_c(previous, sides, upper):
     ----------
     previous : list of ndarray
         β by problem.
-    sides : list of Sides
-        The samples of each problem, and their labels.
+    sides : Sides
+        The samples of the problems, and their labels.
     upper : ndarray of shape (m,)
         C of each sample.
 
     Returns
     -------
-    list of ndarray
+    ndarray
+        One start after another.
     """
-    return [
-        _into_box(beta, side.labels(), side.take(upper)) for beta, side in zip(previous, sides, strict=True)
-    ]
+    parts = (split(values, sides.ends) for values in (sides.labels, upper[sides.samples]))
+    return np.concatenate([_into_box(*each) for each in zip(previous, *parts, strict=True)])
 
 
-def start_nu(previous, sides, weights, nu):
-    """Starts of ν-SVC: β with both classes' sums as they must be; None where one does not fit.
+def start_nu(previous, sides, weights, nu, starts):
+    """Put starts of ν-SVC that fit in place of others: β with both classes' sums as they must be.
 
     Parameters
     ----------
@@ -71,22 +72,18 @@ def start_nu(previous, sides, weights, nu):
         As for `start_c`.
     weights : ndarray of shape (m,)
     nu : float
-
-    Returns
-    -------
-    list of ndarray or None
+    starts : ndarray
+        One start after another, perhaps of more problems.
     """
-    starts = []
-    for beta, side in zip(previous, sides, strict=True):
-        box, sign = side.take(weights), side.labels()
+    parts = (split(values, sides.ends) for values in (weights[sides.samples], sides.labels, starts))
+    for beta, box, sign, start in zip(previous, *parts, strict=True):
         total = nu * box.sum() / 2
         sums = [(sign * beta)[sign == each].sum() for each in (1, -1)]
         if min(sums) <= 0 or (sign * beta < 0).any():
-            starts.append(None)
             continue
         beta = beta * np.where(sign > 0, total / sums[0], total / sums[1])
-        starts.append(beta if (np.abs(beta) <= box).all() else None)
-    return starts
+        if (np.abs(beta) <= box).all():
+            start[:] = beta
 
 
 def start_regression(beta, upper):
@@ -98,9 +95,9 @@ def start_regression(beta, upper):
 
     Returns
     -------
-    list of one ndarray
+    ndarray of shape (m,)
     """
-    return [_into_box(beta, np.sign(beta), upper)]
+    return _into_box(beta, np.sign(beta), upper)
 
 
 def start_nu_regression(beta, upper, total):
@@ -113,7 +110,7 @@ def start_nu_regression(beta, upper, total):
 
     Returns
     -------
-    list of one ndarray of shape (2m,), or None
+    ndarray of shape (2m,), or None
     """
     size = np.abs(beta)
     if (size > upper).any() or size.sum() > 2 * total or abs(beta.sum()) > _ROUNDING * size.max(initial=0.0):
@@ -122,7 +119,7 @@ def start_nu_regression(beta, upper, total):
     more = first_come(total - size.sum() / 2, upper - size)
     alpha, other = np.maximum(beta, 0) + more, np.maximum(-beta, 0) + more
     fits = max(abs(alpha.sum() - total), abs(other.sum() - total)) <= _ROUNDING * total
-    return [np.concatenate([alpha, -other])] if fits else None
+    return np.concatenate([alpha, -other]) if fits else None
 
 
 def start_sum(beta, upper, total):
@@ -135,9 +132,9 @@ def start_sum(beta, upper, total):
 
     Returns
     -------
-    list of one ndarray, or None
+    ndarray of shape (m,), or None
     """
     if (beta < 0).any() or not beta.any():
         return None
     beta = beta * (total / beta.sum())
-    return [beta] if (beta <= upper).all() else None
+    return beta if (beta <= upper).all() else None

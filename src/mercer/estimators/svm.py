@@ -322,8 +322,8 @@ class NuSVC(SupportVectorClassifier):
 
     def _machines(self, kernel, X, rows, weights, codes, present, previous, folds):
         pairs = pairs_of(present)
-        sums = np.bincount(codes[rows.rows], weights, minlength=len(rows.offsets) - 1).tolist()
-        feasible = min(2 * min(sums[a], sums[b]) / (sums[a] + sums[b]) for a, b in pairs)
+        sums = np.bincount(codes[rows.rows], weights, minlength=len(rows.offsets) - 1)[pairs]
+        feasible = float(np.min(2 * sums.min(axis=1) / sums.sum(axis=1)))
         if self.nu > feasible * (1 + 1e-12):
             raise ValueError(
                 f"specified nu is infeasible: nu={self.nu!r}, and the largest feasible nu is {feasible:.6g}, "

@@ -24,7 +24,7 @@ from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import cast_side, sides, single_side, take_rows
 from ..kernels.program import LeafKind
 
-__all__ = ["DualJob", "DualOutcome", "DualProblems", "DualSamples", "STATUS", "spans"]
+__all__ = ["DualJob", "DualOutcome", "DualProblems", "DualSamples", "STATUS", "spans", "split"]
 
 #: What a problem's ``status`` means.
 STATUS = ("converged", "capped", "stalled", "not finite", "no memory", "stopped", "inseparable")
@@ -37,6 +37,9 @@ _PROBE = 48
 _CLOSER = 0.8
 # Rows of a matrix that are put in order at a time.
 _STRIP = 512
+# Pairs of so many groups ask for most entries, row by row, and of so few samples they are computed at once in
+# less time: fits of three or of ten classes of 100 rows take 0.9 of it.
+_HELD_FROM, _HELD_UP_TO = 3, 256
 # Below so many pairs of samples a second thread costs more than it brings.
 _PARALLEL_FROM = 3e5
 
@@ -74,11 +77,13 @@ class DualOutcome:
 
     Attributes
     ----------
-    beta : list of ndarray
-        β of each problem, by its groups' samples.
-    field : list of ndarray or None
+    betas : ndarray
+        β of one problem after another, by its groups' samples.
+    fields : ndarray or None
         F = c − Kβ likewise, if asked for, also where the box is [0, 0]: c − F + bias is the decision of
         a sample that took no part.
+    ends : ndarray of int of shape (p,)
+        Where each problem's samples end.
     bias : ndarray of shape (p, 2)
         The mean of the decision's offset over the variables that are free; where none is, the middle of what
         the others allow. By range where sums are separate, else in the first column.
@@ -96,13 +101,14 @@ class DualOutcome:
     n_rows : ndarray of shape (p,)
         Rows of the kernel matrix that were computed.
     samples : ndarray of int
-        Which of all samples each β is of, one problem after another.
+        Which of all samples each β is of.
     rows : str
         The precision of the rows: "float32", "float64", or "float32, float64".
     """
 
-    beta: list
-    field: list | None
+    betas: np.ndarray
+    fields: np.ndarray | None
+    ends: np.ndarray
     bias: np.ndarray
     least: np.ndarray
     most: np.ndarray
@@ -114,6 +120,16 @@ class DualOutcome:
     n_rows: np.ndarray
     samples: np.ndarray
     rows: str
+
+    @property
+    def beta(self):
+        """`betas` by problem, a list of views."""
+        return split(self.betas, self.ends)
+
+    @property
+    def field(self):
+        """`fields` likewise."""
+        return split(self.fields, self.ends)
 
 
 class DualSamples:
@@ -198,16 +214,7 @@ class DualSamples:
         """
         layout = self._layout(np.dtype(dtype))
         if layout.run is not None:
-            _, step = _native.dual_units(layout.dtype)
-            matrix = _native.empty((layout.n, layout.n + step), layout.dtype, self.n_threads)
-            side = cast_side(sides(self.program, take_rows(self._X, layout.order))[0], np.dtype(np.float64))
-            whole = matrix[:, : layout.n]
-            _native.gram(
-                self.program, side, side, whole, symmetric=True, n_threads=self.n_threads, on_step=on_step
-            )
-            matrix[:, layout.n :] = 0  # after what can be interrupted: it touches every page
-            layout.run, layout.matrix = None, matrix
-            layout.diagonal = matrix.diagonal().copy()
+            layout.hold(self.n_threads, on_step)
         return layout.matrix[:, : layout.n], layout.places
 
     # ---------------------------------------------------------------- solving
@@ -248,8 +255,8 @@ class DualSamples:
             For rows of the kernel; None is half of the memory that is free.
         shrinking : bool
             Whether variables that look settled are left alone until the end.
-        start : list of ndarray or None
-            Feasible β of each problem, where the sums are taken from; None is 0.
+        start : ndarray or None
+            Feasible β of one problem after another, where the sums are taken from; None is 0.
         cancels : bool
             Whether K times the start is 0, since β of two variables of one sample cancel.
         fields : bool
@@ -299,16 +306,22 @@ class DualSamples:
         if not again.size:
             return outcome
         double = self._layout(np.dtype(np.float64))
-        start = [outcome.beta[index] for index in again]
-        better = double.outcome([jobs[index] for index in again], box, start, *options)
-        for name in ("beta", "field", "bias", "least", "most", "objective", "gap", "bound", "status"):
-            mine, new = getattr(outcome, name), getattr(better, name)
-            for at, index in enumerate(again):
-                if mine is not None:
-                    mine[index] = new[at]
+        here = np.repeat(np.isin(np.arange(len(jobs)), again), np.diff(outcome.ends, prepend=0))
+        better = double.outcome([jobs[index] for index in again], box, outcome.betas[here], *options)
+        for name in ("bias", "least", "most", "objective", "gap", "bound", "status"):
+            getattr(outcome, name)[again] = getattr(better, name)
+        outcome.betas[here] = better.betas
+        if outcome.fields is not None:
+            outcome.fields[here] = better.fields
         outcome.n_iter[again] += better.n_iter
         outcome.n_rows[again] += better.n_rows
         return replace(outcome, rows="float32, float64")
+
+
+def split(values, ends):
+    """Views of the parts of an array that end there."""
+    ends = ends.tolist()
+    return [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def spans(firsts, counts):
@@ -343,12 +356,24 @@ class _Layout:
                 rows = slice(start, start + _STRIP)
                 self.matrix[rows, : self.n] = K[self.order[rows]][:, self.order]
             self.diagonal = self.matrix.diagonal().copy()
+        elif dtype == np.float64 and len(samples.sizes) >= _HELD_FROM and self.n <= _HELD_UP_TO:
+            self.hold(1)
         else:
             side, _ = sides(program, take_rows(samples._X, self.order))
             side = single_side(program, side) if dtype == np.float32 else cast_side(side, dtype)
             cancels = 0.0 if dtype == np.float32 else None
             self.run = _native.dual_run(program, side, dtype, samples.n_threads, cancels)
             self.diagonal = self._diagonal(program)
+
+    def hold(self, n_threads, on_step=None):
+        """Have the whole matrix in place of the run."""
+        samples, (_, step) = self.samples, _native.dual_units(self.dtype)
+        matrix = _native.empty((self.n, self.n + step), self.dtype, n_threads)
+        side = cast_side(sides(samples.program, take_rows(samples._X, self.order))[0], np.dtype(np.float64))
+        whole = matrix[:, : self.n]
+        _native.gram(samples.program, side, side, whole, symmetric=True, n_threads=n_threads, on_step=on_step)
+        matrix[:, self.n :] = 0  # after what can be interrupted: it touches every page
+        self.run, self.matrix, self.diagonal = None, matrix, matrix.diagonal().copy()
 
     def _diagonal(self, program):
         """k(x, x), without a look at each where it is the same for all."""
@@ -365,7 +390,7 @@ class _Layout:
         beta = np.zeros(problems.size)
         field = np.empty(problems.size) if fields else None
         if start is not None:
-            beta[problems.taken] = np.concatenate(start)
+            beta[problems.taken] = start
         options = {"cache_bytes": cache_bytes, "shrinking": shrinking, "on_step": on_step}
         table = problems.solve(
             *problems.placed(*box),
@@ -376,15 +401,11 @@ class _Layout:
             max_iter=max_iter,
             **options,
         )
-
-        def by_problem(values):
-            values, ends = values[problems.taken], problems.ends.tolist()
-            return [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
         names = ("bias", "least", "most", "objective", "gap", "bound", "n_iter", "status", "n_rows")
         return DualOutcome(
-            beta=by_problem(beta),
-            field=None if field is None else by_problem(field),
+            betas=beta[problems.taken],
+            fields=None if field is None else field[problems.taken],
+            ends=problems.ends,
             rows=self.dtype.type.__name__,
             samples=problems.samples,
             **{name: table[name] for name in names},
@@ -444,15 +465,19 @@ class DualProblems:
         ndarray of `_native.DUAL_JOB`
             Results of the problems.
         """
-        layout, which = self._layout, np.arange(len(self._table)) if which is None else np.asarray(which)
-        lengths = self.lengths[which]
+        layout = self._layout
+        lengths, table = self.lengths, self._table
+        if which is not None:
+            lengths, table = lengths[which], table[which]
         # the long ones first, so that threads end together
         order = np.argsort(-lengths, kind="stable")
-        table = self._table[which[order]]
+        table = table[order]
         table["started"] = started
-        threads = 1 if np.square(lengths.astype(float)).sum() < _PARALLEL_FROM else layout.samples.n_threads
+        threads = 1 if (lengths * lengths).sum() < _PARALLEL_FROM else layout.samples.n_threads
         _native.dual(
             layout.run, layout.matrix, layout.diagonal, linear, lower, upper, table, beta, field,
             tol, max_iter, cache_bytes, shrinking, on_step, threads,
         )  # fmt: skip
-        return table[np.argsort(order)]
+        found = np.empty_like(table)
+        found[order] = table
+        return found

@@ -210,11 +210,11 @@ def piecewise_linear(
             max_iter=min(most - n_iter, max(_ROUND * n, _LEAST_ROUND)),
             # To ask how much memory is free takes as long as a small problem.
             cache_bytes=2**26 if n <= 1000 else None,
-            start=None if beta is None else [beta],
+            start=beta,
             on_step=on_step,
         )
         n_iter, status = n_iter + int(outcome.n_iter[0]), STATUS[outcome.status[0]]
-        a = outcome.beta[0][:n]
+        a = outcome.betas[:n]
         if status == "not finite" or not np.isfinite(a).all():
             raise not_finite(_first_bad(columns, n))
         a, h = _polished(problem, columns, a, columns.dot(a))
