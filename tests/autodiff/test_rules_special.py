@@ -63,7 +63,7 @@ CASES = [
     Case("log_ndtr", sp.log_ndtr, lambda x: mp.log(mp.ncdf(x)), (-1.2, 0.0, 0.7), (-30.0, 4.0), 80),
     Case("ndtri", sp.ndtri, lambda p: mp.sqrt(2) * mp.erfinv(2 * p - 1), (0.3, 0.5, 0.8), (1e-10,), 80),
     Case("gamma", sp.gamma, mp.gamma, (0.3, 1.7, 4.2, -1.5), (20.0, -7.3), 60),
-    Case("rgamma", sp.rgamma, mp.rgamma, (0.3, 1.7, 4.2, -1.5), (20.0,), 60),
+    Case("rgamma", sp.rgamma, mp.rgamma, (0.3, 1.7, 4.2, -1.5, 0.0, -1.0, -3.1), (20.0, -20.0), 60),
     Case("gammaln", sp.gammaln,
          lambda x: mp.log(abs(mp.gamma(x))), (0.3, 1.7, 4.2, -1.5), (1e-10, 1e10), 40),
     Case("loggamma", sp.loggamma, mp.loggamma, (0.3, 1.7, 4.2), (1e-10, 1e10), 40),
@@ -307,11 +307,11 @@ ANALYTIC = {
     "hankel2e": of(sp.hankel2e, 1.5), "hyp0f1": of(sp.hyp0f1, 1.5), "hyp1f1": of(sp.hyp1f1, 1.5, 2.5),
     "hyp2f1": of(sp.hyp2f1, 0.5, 1.5, 2.5), "lambertw": sp.lambertw, "wrightomega": sp.wrightomega,
     "xlogy": of(sp.xlogy, 1.5), "airy": lambda z: sp.airy(z)[0], "spence": sp.spence,
-    "spherical_jn": of(special.spherical_jn, 2), "loggamma": sp.loggamma, "shi": lambda z: sp.shichi(z)[0],
-    "chi": lambda z: sp.shichi(z)[1],
+    "spherical_jn": of(special.spherical_jn, 2), "loggamma": sp.loggamma, "rgamma": sp.rgamma,
+    "shi": lambda z: sp.shichi(z)[0], "chi": lambda z: sp.shichi(z)[1],
 }  # fmt: skip
 #: whose second derivative is not in SciPy for complex numbers
-FIRST_ONLY = {"gamma", "loggamma"}
+FIRST_ONLY = {"gamma", "loggamma", "rgamma"}
 
 
 @pytest.mark.parametrize("name", ANALYTIC)

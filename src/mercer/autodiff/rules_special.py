@@ -91,7 +91,20 @@ def _trigamma(ans, x):
 
 elementwise(sp.psi, _trigamma)
 elementwise(sp.gamma, lambda ans, x: ans * sp.psi(x))
-elementwise(sp.rgamma, lambda ans, x: -ans * sp.psi(x))
+
+
+def _rgamma_slope(ans, x):
+    """−ψ(x)/Γ(x); around the zeros at −m the slope of (−1)ᵐ Γ(1 − x) sin(π(x + m))/π, which has no pole."""
+    m = -np.minimum(np.round(np.real(plain(x))), 0)
+    d = np.add(x, m)
+    near = np.less(np.absolute(plain(d)), 0.25)
+    y, d = np.where(near, np.subtract(1, x), 1), np.where(near, d, 0)
+    sign = np.where(np.mod(m, 2) == 0, 1, -1)
+    zero = sign * sp.gamma(y) * (np.cos(PI * d) - sp.psi(y) * np.sin(PI * d) / PI)
+    return cast(np.where(near, zero, -ans * sp.psi(np.where(near, 1, x))), ans)
+
+
+elementwise(sp.rgamma, _rgamma_slope)
 elementwise(sp.gammaln, lambda ans, x: sp.psi(x))
 elementwise(sp.loggamma, lambda ans, x: sp.psi(x))
 elementwise(

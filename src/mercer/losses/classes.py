@@ -273,7 +273,7 @@ class Softmax(Loss):
             flat[own] = np.where(total[..., 0] > 0, flat[own], 1)
             total = p.sum(-1, keepdims=True)
         p /= total
-        # Own part from the others: what 1 − p lost next to 1 is back. They may add up to more than 1 by rounding.
+        # Own part from the others: what 1 − p lost next to 1 is back. Rounding may add them up beyond 1.
         flat[own] = 0
         flat[own] = np.maximum(-p.sum(-1), -1)
         return p
