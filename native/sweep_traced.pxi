@@ -34,6 +34,8 @@ cdef class Traced:
         self.value, self.level, self.slot, self.tangent = value, level, slot, tangent
 
     def __dealloc__(self):
+        mercer_shelve(<PyObject *>self.value)
+        mercer_shelve(<PyObject *>self.tangent)
         # A view of a view of a view … ends link by link, not by recursion.
         cdef Traced base = self._base, further
         self._base = None
