@@ -73,7 +73,8 @@ cdef list swept(Tape tape, list seeds, list inputs, object chunk, bint last, For
                 pull_tangents(tape, i, p, g, served, pushed, held, owned)
             needed = [tape.parents[j] >= served for j in range(begin, tape.headers[i + 1].first)]
             j = begin
-            for part in p.pull(g, tape.kept_of(i, ANSWER), operands(tape, i), keywords(tape, i), needed, chunk):
+            for part in p.pull(g, tape.kept_of(i, ANSWER), operands(tape, i), keywords(tape, i), needed,
+                               chunk):
                 if part is not None and tape.parents[j] >= 0:
                     deposit(held, owned, tape.parents[j], part, is_unshared(part, 2))  # the list has it, too
                 j += 1

@@ -100,7 +100,8 @@ cdef class Tape(Level):
             mercer_let_go(self.kept_objects, N_KEPT * i + what)
         return 0
 
-    cdef int begin(self, Primitive primitive, object args, object second, object answer, int outputs) except -1:
+    cdef int begin(self, Primitive primitive, object args, object second, object answer,
+                   int outputs) except -1:
         """Write a record whose parents follow by `parent`; `second` may be the keywords (see ARGS)."""
         cdef Py_ssize_t n = self.n_records
         if n + 1 >= self.room_records:

@@ -17,7 +17,8 @@ cdef extern from *:
         PyObject *list = PyList_New(room);
         if (list != NULL) {
             Py_ssize_t size = PyList_GET_SIZE(shorter);
-            memcpy(((PyListObject *)list)->ob_item, ((PyListObject *)shorter)->ob_item, size * sizeof(PyObject *));
+            for (Py_ssize_t i = 0; i < size; i++)
+                PyList_SET_ITEM(list, i, PyList_GET_ITEM(shorter, i));
             Py_SET_SIZE(list, size);
             Py_SET_SIZE(shorter, 0);
         }

@@ -124,9 +124,10 @@ def test_memory_is_seen_by_tracemalloc():
 
 
 def test_small_arrays_that_someone_still_has_are_left_alone():
-    """Results of traced operations are handed out again only once nothing refers to them: here something does."""
+    """Results of traced operations come back only once nothing refers to them: here something does."""
     x = np.linspace(0.1, 0.9, 7)
-    ways = (lambda a: a, lambda a: a[2:], memoryview, lambda a: a.ctypes.data_as(ctypes.POINTER(ctypes.c_double)))
+    doubles = ctypes.POINTER(ctypes.c_double)
+    ways = (lambda a: a, lambda a: a[2:], memoryview, lambda a: a.ctypes.data_as(doubles))
     kept = []
 
     def f(x):
