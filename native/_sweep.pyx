@@ -150,9 +150,9 @@ def define_operators(**primitives):
     SCALE, GETITEM, SUM = primitives["scale"], primitives["getitem"], primitives["sum"]
 
 
-def full(double value, tuple shape):
+cpdef object full(double value, tuple shape):
     """Return an array of a shape full of one number, sooner than np.full does for small ones."""
-    cdef cnp.ndarray out = np.empty(shape)
+    cdef cnp.ndarray out = new_array(shape)
     cdef double *data = data_of(out)
     cdef Py_ssize_t i
     for i in range(cnp.PyArray_SIZE(out)):

@@ -32,7 +32,7 @@ cdef object new_array(tuple shape):
     cdef int i
     for i in range(len(shape)):
         dims[i] = shape[i]
-    return cnp.PyArray_EMPTY(len(shape), dims, cnp.NPY_DOUBLE, 0)
+    return mercer_new_array(<int>len(shape), dims)
 
 
 cdef object sum_to(object g, tuple shape, object _):
@@ -145,7 +145,7 @@ cdef object value2_pair(int opcode, object x, object y):
     cdef double *at
     if loops[opcode] != NULL or not pair(x, y, &p) or p.size > CHEAP_UP_TO:
         return None
-    out = cnp.PyArray_EMPTY(p.result_ndim, p.result, cnp.NPY_DOUBLE, 0)
+    out = mercer_new_array(p.result_ndim, p.result)
     at = data_of(out)
     while finite and p.size:
         finite = mercer_binary(opcode, p.n[1], p.n[0], a + p.x_at, p.x_step[1], p.x_step[0],

@@ -44,10 +44,10 @@ cdef list swept(Tape tape, list seeds, list inputs, object chunk, bint last, For
         for i in range(tape.n_records - 1, -1, -1):
             if last and i + 1 < tape.n_records:
                 tape.forget(i + 1)
-            slot = tape.slots[i]
-            n = tape.outputs[i]
-            p = <Primitive>tape.primitives[i]
-            begin = tape.first[i]
+            slot = tape.headers[i].slot
+            n = tape.headers[i].outputs
+            p = <Primitive>tape.kept_of(i, PRIMITIVE)
+            begin = tape.headers[i].first
             if n == 0:
                 g = held[slot]
                 if g is None:
@@ -71,35 +71,35 @@ cdef list swept(Tape tape, list seeds, list inputs, object chunk, bint last, For
             if pushed is not None and p.bilinear:
                 served = len(inputs)
                 pull_tangents(tape, i, p, g, served, pushed, held, owned)
-            needed = [tape.parents[j] >= served for j in range(begin, tape.first[i + 1])]
-            kwargs = tape.kwargs[i]
+            needed = [tape.parents[j] >= served for j in range(begin, tape.headers[i + 1].first)]
             j = begin
-            if kwargs is None:
-                kwargs = {}
-            for part in p.pull(g, tape.answers[i], operands(tape, i), kwargs, needed, chunk):
+            for part in p.pull(g, tape.kept_of(i, ANSWER), operands(tape, i), keywords(tape, i), needed,
+                               chunk):
                 if part is not None and tape.parents[j] >= 0:
                     deposit(held, owned, tape.parents[j], part, is_unshared(part, 2))  # the list has it, too
                 j += 1
+    if last and tape.n_records:
+        tape.forget(0)
     return [held[at] for at in inputs]
 
 
 cdef int pull_tangents(Tape tape, Py_ssize_t i, Primitive p, object g, Py_ssize_t n_inputs, Forward level,
                        list held, bytearray owned) except -1:
     """Pull the tangent of a cotangent back through a product to its arguments that are the tape's inputs."""
-    cdef tuple args = <tuple>tape.args[i]
+    cdef tuple args = <tuple>tape.kept_of(i, ARGS)
     cdef tuple values = tuple([at_level(a, level) for a in args])
     cdef Py_ssize_t which, slot
     for which in range(2):
-        slot = tape.parents[tape.first[i] + which]
+        slot = tape.parents[tape.headers[i].first + which]
         if not 0 <= slot < n_inputs:
             continue
         rule, other = p.vjp[which], tangent_at(args[1 - which], level)
         part = tangent_at(g, level)
         if part is not None:
-            part = rule(part, tape.answers[i], *values)
+            part = rule(part, tape.kept_of(i, ANSWER), *values)
         if other is not None:
             moved = (other, values[1]) if which else (values[0], other)
-            term = rule(at_level(g, level), tape.answers[i], *moved)
+            term = rule(at_level(g, level), tape.kept_of(i, ANSWER), *moved)
             part = term if part is None else part + term
         if part is not None:
             zero = np.broadcast_to(np.zeros((), np_like(part).dtype), shape_of(part))
@@ -133,11 +133,11 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
                         bytearray owned, object chunk) except -1:
     """Pull a cotangent back through an operation that sweep.h knows."""
     cdef Operand a, o, q, k
-    cdef Py_ssize_t begin = tape.first[i]
+    cdef Py_ssize_t begin = tape.headers[i].first
     cdef bint passed_on, is_ours
     cdef Py_ssize_t lead = 0 if chunk is None else chunk
     cdef int which
-    x, y, r = tape.args[i], tape.seconds[i], tape.answers[i]
+    x, y, r = tape.kept_of(i, ARGS), tape.kept_of(i, SECOND), tape.kept_of(i, ANSWER)
     if p.opcode == MERCER_POWER_BY and (tape.parents[begin + 1] >= 0 or not plain_number(y)):
         needed = (tape.parents[begin] >= 0, tape.parents[begin + 1] >= 0)
         parts = elementwise_pull(p, g, r, (x, y), needed, chunk)

@@ -24,6 +24,18 @@ cdef class Level:
         self.open = True
 
 
+cdef struct Record:
+    Py_ssize_t first           # where its parents begin
+    int32_t slot               # of its (first) output
+    int32_t outputs            # 0 for an array, or how many a tuple has
+
+
+cdef enum:
+    # What a tape keeps of each record. An operation of sweep.h has its operands in the places of `args` and
+    # `second`; others have a tuple, and their keywords.
+    PRIMITIVE, ARGS, SECOND, ANSWER, N_KEPT
+
+
 cdef class Tape(Level):
     """Reverse mode: every operation on its variables, in order.
 
@@ -32,27 +44,20 @@ cdef class Tape(Level):
     variables, so there are no cycles, and lists end without recursion however long the chain is.
     """
 
-    # An operation of sweep.h keeps its operands in `args` and `seconds`, others a tuple in `args`: fewer
-    # objects for the collector to look through.
-    cdef list primitives, args, seconds, kwargs, answers
+    cdef list kept_objects     # N_KEPT of each record
+    cdef Record *headers       # of each record, and where the next one's parents begin
     cdef int32_t *parents      # of all records, one after another
-    cdef Py_ssize_t *first     # of each record: where its parents begin
-    cdef int32_t *slots        # of each record: the slot of its (first) output
-    cdef int32_t *outputs      # of each record: 0 for an array, or how many a tuple has
     cdef Py_ssize_t n_records, n_parents, room_records, room_parents
     cdef dict guards           # id -> (array of the caller's, checksum): what must not have changed when used
     cdef readonly Py_ssize_t n_slots
 
     def __cinit__(self):
         self.is_tape = True
-        self.primitives, self.args, self.seconds, self.kwargs, self.answers = [], [], [], [], []
-        self.guards = {}
+        self.kept_objects, self.guards = [], {}
 
     def __dealloc__(self):
         free(self.parents)
-        free(self.first)
-        free(self.slots)
-        free(self.outputs)
+        free(self.headers)
 
     def __len__(self):
         return self.n_records
@@ -62,9 +67,9 @@ cdef class Tape(Level):
         """The records as tuples (primitive, args, kwargs, parents, answer, slot, number of outputs)."""
         return [
             (
-                self.primitives[i], operands(self, i), self.kwargs[i] or {},
-                [self.parents[j] for j in range(self.first[i], self.first[i + 1])],
-                self.answers[i], self.slots[i], self.outputs[i],
+                self.kept_of(i, PRIMITIVE), operands(self, i), keywords(self, i),
+                [self.parents[j] for j in range(self.headers[i].first, self.headers[i + 1].first)],
+                self.kept_of(i, ANSWER), self.headers[i].slot, self.headers[i].outputs,
             )
             for i in range(self.n_records)
         ]
@@ -80,34 +85,38 @@ cdef class Tape(Level):
 
     def clear(self):
         """Forget all records: a traced value that a user's object keeps by mistake keeps nothing else."""
-        self.primitives, self.args, self.seconds, self.kwargs, self.answers = [], [], [], [], []
+        self.kept_objects, self.room_records = [], 0
         self.guards, self.factors = {}, {}
         self.n_records = self.n_parents = 0
 
+    cdef object kept_of(self, Py_ssize_t i, int what):
+        """Return what is kept of a record."""
+        return <object>PyList_GET_ITEM(self.kept_objects, N_KEPT * i + what)
+
     cdef int forget(self, Py_ssize_t i) except -1:
         """Let go of what a record holds, once the last sweep has passed it."""
-        self.args[i] = self.seconds[i] = self.kwargs[i] = self.answers[i] = None
+        cdef int what
+        for what in range(ARGS, N_KEPT):
+            mercer_let_go(self.kept_objects, N_KEPT * i + what)
         return 0
 
-    cdef int begin(self, Primitive primitive, object args, object second, dict kwargs, object answer,
+    cdef int begin(self, Primitive primitive, object args, object second, object answer,
                    int outputs) except -1:
-        """Write a record whose parents follow by `parent`."""
+        """Write a record whose parents follow by `parent`; `second` may be the keywords (see ARGS)."""
         cdef Py_ssize_t n = self.n_records
         if n + 1 >= self.room_records:
             self.room_records = 64 if self.room_records == 0 else 2 * self.room_records
-            self.first = <Py_ssize_t *>_grown(self.first, self.room_records * sizeof(Py_ssize_t))
-            self.slots = <int32_t *>_grown(self.slots, self.room_records * sizeof(int32_t))
-            self.outputs = <int32_t *>_grown(self.outputs, self.room_records * sizeof(int32_t))
+            self.headers = <Record *>_grown(self.headers, self.room_records * sizeof(Record))
+            self.kept_objects = mercer_longer_list(self.kept_objects, N_KEPT * self.room_records)
             if n == 0:
-                self.first[0] = 0
-        self.primitives.append(primitive)
-        self.args.append(args)
-        self.seconds.append(second)
-        self.kwargs.append(kwargs)
-        self.answers.append(answer)
-        self.slots[n] = <int32_t>self.n_slots
-        self.outputs[n] = outputs
-        self.first[n + 1] = self.first[n]
+                self.headers[0].first = 0
+        mercer_append(self.kept_objects, primitive)
+        mercer_append(self.kept_objects, args)
+        mercer_append(self.kept_objects, second)
+        mercer_append(self.kept_objects, answer)
+        self.headers[n].slot = <int32_t>self.n_slots
+        self.headers[n].outputs = outputs
+        self.headers[n + 1].first = self.headers[n].first
         self.n_slots += outputs if outputs else 1
         self.n_records = n + 1
         return 0
@@ -118,7 +127,7 @@ cdef class Tape(Level):
             self.parents = <int32_t *>_grown(self.parents, self.room_parents * sizeof(int32_t))
         self.parents[self.n_parents] = <int32_t>slot
         self.n_parents += 1
-        self.first[self.n_records] = self.n_parents
+        self.headers[self.n_records].first = self.n_parents
         return 0
 
     cdef object kept(self, object x):
@@ -167,14 +176,14 @@ cdef class Tape(Level):
                 for a, b in zip(args, raw)
             ])
         if isinstance(answer, tuple):
-            self.begin(primitive, raw, None, kwargs, answer, <int>len(answer))
+            self.begin(primitive, raw, kwargs, answer, <int>len(answer))
         elif primitive.opcode:
-            self.begin(primitive, raw[0], raw[1] if len(raw) > 1 else None, None, answer, 0)
+            self.begin(primitive, raw[0], raw[1] if len(raw) > 1 else None, answer, 0)
         elif primitive.linear:
-            self.begin(primitive, (like_of(raw[0]), *raw[1:]), None, kwargs, like_of(answer), 0)
+            self.begin(primitive, (like_of(raw[0]), *raw[1:]), kwargs, like_of(answer), 0)
         else:
-            self.begin(primitive, raw, None, kwargs, Like(answer) if primitive.unread else answer, 0)
-        slot = self.slots[self.n_records - 1]
+            self.begin(primitive, raw, kwargs, Like(answer) if primitive.unread else answer, 0)
+        slot = self.headers[self.n_records - 1].slot
         for a in args:
             self.parent((<Traced>a).slot if is_traced(a) and (<Traced>a).level is self else -1)
         if not isinstance(answer, tuple):
@@ -203,9 +212,18 @@ cpdef object checksum(cnp.ndarray x):
 
 cdef tuple operands(Tape tape, Py_ssize_t i):
     """Return the arguments of a record."""
-    if (<Primitive>tape.primitives[i]).opcode:
-        return (tape.args[i],) if tape.seconds[i] is None else (tape.args[i], tape.seconds[i])
-    return <tuple>tape.args[i]
+    args = tape.kept_of(i, ARGS)
+    if not (<Primitive>tape.kept_of(i, PRIMITIVE)).opcode:
+        return <tuple>args
+    second = tape.kept_of(i, SECOND)
+    return (args,) if second is None else (args, second)
+
+
+cdef dict keywords(Tape tape, Py_ssize_t i):
+    """Return the keywords of a record."""
+    if (<Primitive>tape.kept_of(i, PRIMITIVE)).opcode:
+        return {}
+    return <dict>tape.kept_of(i, SECOND) or {}
 
 
 cdef void *_grown(void *memory, size_t size) except NULL:

@@ -17,7 +17,7 @@ cpdef object apply_linear(Primitive p, object x, tuple rest, dict kwargs):
     ans = apply_linear(p, t.value, rest, kwargs)
     if t.level.is_tape:
         tape = <Tape>t.level
-        tape.begin(p, (like_of(t.value), *rest), None, kwargs, like_of(ans), 0)
+        tape.begin(p, (like_of(t.value), *rest), kwargs, like_of(ans), 0)
         tape.parent(t.slot)
         for _ in rest:
             tape.parent(-1)
@@ -96,12 +96,12 @@ cdef int pull_index(Tape tape, Py_ssize_t i, object g, list held, bytearray owne
 
     A loop over entries would else make an array of x's size for each.
     """
-    cdef Py_ssize_t parent = tape.parents[tape.first[i]]
-    cdef tuple args = <tuple>tape.args[i]
+    cdef Py_ssize_t parent = tape.parents[tape.headers[i].first]
+    cdef tuple args = <tuple>tape.kept_of(i, ARGS)
     cdef Like x = <Like>args[0]
     if x.number != cnp.NPY_DOUBLE or type_number(g) != cnp.NPY_DOUBLE or parent < 0:
         return 0
-    index = args[1] if len(args) > 1 else (<dict>tape.kwargs[i])["index"]
+    index = args[1] if len(args) > 1 else (<dict>tape.kept_of(i, SECOND))["index"]
     have = held[parent]
     if is_basic(index) and (have is None or is_traced(g) or is_traced(have) or only_adds_axes(index)):
         part = transposed(put_basic, g, x.shape, index)
@@ -132,14 +132,14 @@ cdef int pull_index(Tape tape, Py_ssize_t i, object g, list held, bytearray owne
 
 cdef int pull_sum(Tape tape, Py_ssize_t i, object g, list held, bytearray owned) except -1:
     """Add the cotangent of a sum into that of what was summed; return 0 if that needs a rule."""
-    cdef tuple args = <tuple>tape.args[i]
+    cdef tuple args = <tuple>tape.kept_of(i, ARGS)
     cdef Like x = <Like>args[0]
-    if x.number != cnp.NPY_DOUBLE or tape.kwargs[i]:
+    if x.number != cnp.NPY_DOUBLE or keywords(tape, i):
         return 0
     part = transposed(repeat_to, g, x.shape, args[1])
     if part is None:
         return 0
-    deposit(held, owned, tape.parents[tape.first[i]], part, type(part) is cnp.ndarray)
+    deposit(held, owned, tape.parents[tape.headers[i].first], part, type(part) is cnp.ndarray)
     return 1
 
 

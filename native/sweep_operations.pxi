@@ -36,7 +36,7 @@ cdef inline int read(object x, Operand *o):
 cdef inline object new_like(object x):
     """Return a new float64 array of an array's shape."""
     cdef cnp.ndarray a = <cnp.ndarray>x
-    return cnp.PyArray_EMPTY(cnp.PyArray_NDIM(a), cnp.PyArray_DIMS(a), cnp.NPY_DOUBLE, 0)
+    return mercer_new_array(cnp.PyArray_NDIM(a), cnp.PyArray_DIMS(a))
 
 
 cdef inline bint same_shape(object x, object y):
@@ -193,7 +193,7 @@ cdef object operate1(Primitive p, object x, object c):
         tape = <Tape>t.level
         if slope_reads_answer(p.opcode) and is_large(ans):
             below = like_of(below)
-        tape.begin(p, below, c, None, ans, 0)
+        tape.begin(p, below, c, ans, 0)
         tape.parent(t.slot)
         if c is not None:
             tape.parent(-1)
@@ -244,17 +244,17 @@ cdef object operate2(Primitive p, object x, object y):
         tape = <Tape>top
         if p.opcode == MERCER_ADD or p.opcode == MERCER_SUBTRACT:  # only shapes matter
             x, y = shaped(x, tx is not None), shaped(y, ty is not None)
-            tape.begin(p, x, y, None, None, 0)
+            tape.begin(p, x, y, None, 0)
         elif p.opcode == MERCER_MULTIPLY and is_large(ans):  # each slope is the other argument
             kept = tape.kept(x) if tx is None else shaped(x, True) if ty is None else x
             y = tape.kept(y) if ty is None else shaped(y, True) if tx is None else y
-            tape.begin(p, kept, y, None, None, 0)
+            tape.begin(p, kept, y, None, 0)
         else:
             if tx is None:
                 x = tape.kept(x)
             if ty is None:
                 y = tape.kept(y)
-            tape.begin(p, x, y, None, ans, 0)
+            tape.begin(p, x, y, ans, 0)
         tape.parent(tx.slot if tx is not None else -1)
         tape.parent(ty.slot if ty is not None else -1)
         return traced(ans, tape, tape.n_slots - 1, None)

@@ -76,7 +76,7 @@ cdef object slope_product_above(Primitive p, object t, object x, object r, objec
     if top.is_tape:
         ans = slope_product(p, t0, x0, r0, c, 0)
         tape = <Tape>top
-        tape.begin(slope_of(p), (t0, x0, r0, c), None, None, ans, 0)
+        tape.begin(slope_of(p), (t0, x0, r0, c), None, ans, 0)
         tape.parent((<Traced>t).slot if t0 is not t else -1)
         tape.parent((<Traced>x).slot if x0 is not x else -1)
         tape.parent(-1)

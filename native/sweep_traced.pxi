@@ -34,6 +34,8 @@ cdef class Traced:
         self.value, self.level, self.slot, self.tangent = value, level, slot, tangent
 
     def __dealloc__(self):
+        mercer_shelve(<PyObject *>self.value)
+        mercer_shelve(<PyObject *>self.tangent)
         # A view of a view of a view … ends link by link, not by recursion.
         cdef Traced base = self._base, further
         self._base = None
@@ -142,8 +144,8 @@ cdef class Traced:
 
     # -- the ways into NumPy --------------------------------------------------------------------------
 
-    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-        if method == "__call__" and not kwargs:
+    def __array_ufunc__(self, ufunc, str method not None, *inputs, **kwargs):
+        if method[0] == "_" and not kwargs:  # __call__; to compare all of a text takes longer
             rule = _ufuncs.get(ufunc)
             if rule is None:
                 raise ERRORS["no rule"](f"np.{ufunc.__name__}")

@@ -3,6 +3,8 @@
 import ctypes
 import gc
 import tracemalloc
+import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 
@@ -119,3 +121,80 @@ def test_memory_is_seen_by_tracemalloc():
         assert tracemalloc.get_traced_memory()[0] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_small_arrays_that_someone_still_has_are_left_alone():
+    """Results of traced operations come back only once nothing refers to them: here something does."""
+    x = np.linspace(0.1, 0.9, 7)
+    doubles = ctypes.POINTER(ctypes.c_double)
+    ways = (lambda a: a, lambda a: a[2:], memoryview, lambda a: a.ctypes.data_as(doubles))
+    kept = []
+
+    def f(x):
+        for way in ways:
+            x = np.sin(x)
+            kept.append(way(ad.stop_gradient(x)))
+        return np.sum(x)
+
+    ad.grad(f)(x)
+    for _ in range(3):  # others of the same shape, made and forgotten
+        ad.grad(lambda x: np.sum(np.cos(np.cos(np.cos(np.cos(x))))))(x)
+    whole, part, seen, pointer = kept
+    sines = [x]
+    for _ in ways:
+        sines.append(np.sin(sines[-1]))
+    np.testing.assert_array_equal(whole, sines[1])
+    np.testing.assert_array_equal(part, sines[2][2:])
+    np.testing.assert_array_equal(np.asarray(seen), sines[3])
+    np.testing.assert_array_equal(pointer[:7], sines[4])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.setflags(write=False),
+        lambda a: setattr(a, "dtype", np.int64),
+        lambda a: setattr(a, "shape", (1, 7)),
+        lambda a: a.resize(3, refcheck=False),
+        weakref.ref,
+    ],
+    ids=["read-only", "type", "shape", "size", "weak reference"],
+)
+def test_small_arrays_that_someone_changed_do_not_come_back(change):
+    """Whatever was done to an array that a function got hold of, the next one of its shape is a fresh one."""
+    left = []
+
+    def f(x):
+        y = np.sin(x)
+        left.append(change(ad.stop_gradient(y)))
+        return np.sum(np.cos(x))  # y is of no more use
+
+    x = np.linspace(0.1, 0.9, 7)
+    for _ in range(3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # NumPy would have no one set a shape
+            gradient = ad.grad(f)(x)
+        assert gradient.flags.writeable
+        assert gradient.flags.owndata
+        np.testing.assert_allclose(gradient, -np.sin(x), rtol=1e-15)
+    assert all(reference is None or reference() is None for reference in left)
+
+
+def test_small_arrays_that_are_kept_are_bounded():
+    """However many shapes there were: a shelf of each 1/32 MiB, no more than 32."""
+
+    def f(x):
+        for _ in range(300):
+            x = np.sin(x)
+        return np.sum(x)
+
+    for n in range(1, 200, 7):
+        ad.grad(f)(np.linspace(0.1, 0.9, n))
+    tracemalloc.start()
+    try:
+        for n in range(1, 200):
+            ad.grad(f)(np.linspace(0.1, 0.9, n))
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 4 << 20
