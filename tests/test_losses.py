@@ -461,3 +461,21 @@ def test_targets_that_a_cost_does_not_take(loss, y, match):
 @each
 def test_targets_that_a_cost_takes(loss, rng):
     loss.check(sample(loss, 5, rng)[0])
+
+
+@of_vectors
+def test_the_order_in_memory_changes_nothing(loss, rng):
+    y, f = rng.integers(N_CLASSES, size=(9, 2)), rng.standard_normal((9, 2, N_CLASSES))
+    c = rng.standard_normal(f.shape)
+    by_column = np.ascontiguousarray(f.transpose(1, 2, 0)).transpose(2, 0, 1)
+    with_gaps = np.zeros((9, 4, N_CLASSES))[:, ::2]
+    with_gaps[...] = f
+    for other in (by_column, with_gaps):
+        for one in (c, np.asfortranarray(c)):
+            for name in ("forward", "adjoint"):
+                expected = getattr(loss.root(y, f), name)(c)
+                np.testing.assert_allclose(getattr(loss.root(y, other), name)(one), expected, rtol=1e-14)
+        for name in ("value", "derivative", "curvature"):
+            expected = getattr(loss, name)(y, f)
+            np.testing.assert_allclose(getattr(loss, name)(y, other), expected, rtol=1e-14)
+    assert loss.derivative(y, by_column).strides == by_column.strides

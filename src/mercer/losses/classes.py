@@ -131,11 +131,20 @@ class SquaredMargin(Loss):
 # ---------------------------------------------------------------- of many classes
 
 
+def _dense(f):
+    """Values as floats with nothing between its numbers in memory, in whichever order they are there."""
+    f = floats(f)
+    return f if f.strides == np.empty_like(f).strides else f.copy(order="K")
+
+
 def _own(y, f):
-    """The flat index in f of each sample's own class."""
-    n_classes = f.shape[-1]
-    codes = np.broadcast_to(np.asarray(y), f.shape[:-1])
-    return np.arange(codes.size).reshape(codes.shape) * n_classes + codes.astype(np.intp, copy=False)
+    """Where each sample's own class is in f's memory, f being dense: an index of ``f.ravel("K")``."""
+    *steps, step = (stride // f.itemsize for stride in f.strides)
+    index = np.empty_like(f[..., 0], dtype=np.intp)
+    np.multiply(y, step, out=index, casting="unsafe")
+    for places, step in zip(np.ogrid[tuple(map(slice, index.shape))], steps, strict=True):
+        index += places * step
+    return index
 
 
 def _sums_to_zero(u):
@@ -189,9 +198,10 @@ class Softmax(Loss):
         """
         top = np.argmax(f, axis=-1)
         index = _own(top, f)
-        largest = f.reshape(-1)[index]
-        e = np.exp(np.subtract(f, largest[..., None], order="C"))
-        e.reshape(-1)[index] = 0
+        largest = f.ravel("K")[index]
+        e = np.subtract(f, largest[..., None], out=np.empty_like(f))
+        np.exp(e, out=e)
+        e.ravel("K")[index] = 0
         return index, largest, e, e.sum(-1)
 
     def probabilities(self, f):
@@ -205,46 +215,46 @@ class Softmax(Loss):
         -------
         ndarray of shape (…, C)
         """
-        return self._probabilities(floats(f))[0]
+        return self._probabilities(_dense(f))[0]
 
     def _probabilities(self, f):
         """p, 1 − p of the largest, and its index."""
         index, _, p, rest = self._parts(f)
         total = 1 + rest
         p /= total[..., None]
-        p.reshape(-1)[index] = 1 / total
+        p.ravel("K")[index] = 1 / total
         return p, rest / total, index
 
     @np.errstate(over="ignore")
     def value(self, y, f):
         """``largest − f_c + log1p(sum of the others)``."""
-        f = floats(f)
+        f = _dense(f)
         _, largest, _, rest = self._parts(f)
-        return largest - f.reshape(-1)[_own(y, f)] + np.log1p(rest)
+        return largest - f.ravel("K")[_own(y, f)] + np.log1p(rest)
 
     def derivative(self, y, f):
         """``p − e_c``."""
-        f = floats(f)
+        f = _dense(f)
         p, rest, index = self._probabilities(f)
         own = _own(y, f)
-        flat = p.reshape(-1)
+        flat = p.ravel("K")
         flat[own] = np.where(own == index, -rest, flat[own] - 1)
         return p
 
     def curvature(self, y, f):
         """``p(1 − p)``."""
-        p, q = self._complement(floats(f))
+        p, q = self._complement(_dense(f))
         return p * q
 
     def _complement(self, f):
         p, rest, index = self._probabilities(f)
         q = 1 - p
-        q.reshape(-1)[index] = rest
+        q.ravel("K")[index] = rest
         return p, q
 
     def root(self, y, f):
         """diag(√p)(I − √p√pᵀ)."""
-        return _SoftmaxRoot(*self._complement(floats(f)))
+        return _SoftmaxRoot(*self._complement(_dense(f)))
 
     def curvature_bound(self, n_classes=2):
         """½, for two classes of even odds (Gershgorin: 2pⱼ(1 − pⱼ))."""
@@ -258,8 +268,8 @@ class Softmax(Loss):
 
     @staticmethod
     def _point(y, u):
-        p = np.array(u, order="C")
-        p.reshape(-1)[_own(y, p)] += 1
+        p = np.array(_dense(u), order="K")
+        p.ravel("K")[_own(y, p)] += 1
         return p
 
     def feasible(self, y, u):
@@ -268,7 +278,7 @@ class Softmax(Loss):
         p = np.maximum(self._point(y, u), 0)
         total = p.sum(-1, keepdims=True)
         own = _own(y, p)
-        flat = p.reshape(-1)
+        flat = p.ravel("K")
         if not np.all(total > 0):
             flat[own] = np.where(total[..., 0] > 0, flat[own], 1)
             total = p.sum(-1, keepdims=True)
@@ -285,21 +295,28 @@ class _JointRoot:
     def __init__(self, active, own):
         self._active, self._own = active, own
 
+    def _like(self, c):
+        """A copy laid out as is what `_own` points into."""
+        out = np.empty_like(self._active, dtype=np.result_type(self._active, c))
+        out[...] = c
+        return out
+
     @cached_property
     def diagonal(self):
         out = _ROOT2 * self._active
-        out.reshape(-1)[self._own] = np.sqrt(2 * self._active.sum(-1))
+        out.ravel("K")[self._own] = np.sqrt(2 * self._active.sum(-1))
         return out
 
     def forward(self, c):
-        out = self._active * c
+        out = self._like(c)
+        out *= self._active
         out *= _ROOT2
-        out.reshape(-1)[self._own] = -out.sum(-1)
+        out.ravel("K")[self._own] = -out.sum(-1)
         return out
 
     def adjoint(self, v):
-        v = np.asarray(v)
-        out = np.subtract(v, v.reshape(-1)[self._own][..., None], order="C")
+        out = self._like(v)
+        out -= out.ravel("K")[self._own][..., None]
         out *= self._active
         out *= _ROOT2
         return out
@@ -325,37 +342,37 @@ class JointSquaredMargin(Loss):
     def _short(y, f):
         """What each margin falls short of 1 by, 0 for the own class; and the own class's flat index."""
         own = _own(y, f)
-        m = np.subtract(f, f.reshape(-1)[own][..., None], order="C")
+        m = np.subtract(f, f.ravel("K")[own][..., None], out=np.empty_like(f))
         m += 1
         np.maximum(m, 0, out=m)
-        m.reshape(-1)[own] = 0
+        m.ravel("K")[own] = 0
         return m, own
 
     @np.errstate(over="ignore")
     def value(self, y, f):
         """Σ_{j≠c} max²(0, 1 + fⱼ − f_c)."""
-        m, _ = self._short(y, floats(f))
+        m, _ = self._short(y, _dense(f))
         return np.einsum("...c,...c->...", m, m)
 
     @np.errstate(over="ignore")
     def derivative(self, y, f):
         """2 max(0, 1 + fⱼ − f_c), for the own class less their sum."""
-        m, own = self._short(y, floats(f))
+        m, own = self._short(y, _dense(f))
         m *= 2
-        m.reshape(-1)[own] = -m.sum(-1)
+        m.ravel("K")[own] = -m.sum(-1)
         return m
 
     def curvature(self, y, f):
         """2 for each short margin, for the own class their number times 2."""
-        f = floats(f)
+        f = _dense(f)
         m, own = self._short(y, f)
         out = 2 * (m > 0).astype(f.dtype)
-        out.reshape(-1)[own] = out.sum(-1)
+        out.ravel("K")[own] = out.sum(-1)
         return out
 
     def root(self, y, f):
         """√2 (e_j − e_c) for each short margin j."""
-        f = floats(f)
+        f = _dense(f)
         m, own = self._short(y, f)
         return _JointRoot((m > 0).astype(f.dtype), own)
 
@@ -367,17 +384,17 @@ class JointSquaredMargin(Loss):
     def conjugate(self, y, u):
         """Σ_{j≠c} (uⱼ²/4 − uⱼ) for uⱼ ≥ 0 and u_c less their sum."""
         u = floats(u)
-        others = np.array(u, order="C")
-        others.reshape(-1)[_own(y, others)] = 0
+        others = np.array(_dense(u), order="K")
+        others.ravel("K")[_own(y, others)] = 0
         out = (others * (others / 4 - 1)).sum(-1)
         inside = _sums_to_zero(u) & (others >= 0).all(-1)
         return np.where(inside, out, u.dtype.type(np.inf))
 
     def feasible(self, y, u):
         """The others' parts of at least 0, the own one less their sum."""
-        u = np.array(floats(u), order="C")
+        u = np.array(_dense(u), order="K")
         own = _own(y, u)
         np.maximum(u, 0, out=u)
-        u.reshape(-1)[own] = 0
-        u.reshape(-1)[own] = -u.sum(-1)
+        u.ravel("K")[own] = 0
+        u.ravel("K")[own] = -u.sum(-1)
         return u

@@ -16,7 +16,7 @@ import numpy as np
 
 from .newton_factors import preconditioner
 from .newton_problem import Problems, minimise_in_span
-from .newton_system import by_problem, solve_newton_system
+from .newton_system import by_problem, laid_out, solve_newton_system
 
 __all__ = ["NewtonOutcome", "newton"]
 
@@ -30,6 +30,8 @@ _SLOWEST = 1e-6
 #: Steps of conjugate gradients after which, in float32, their error has to have halved.
 _SINGLE_PATIENCE = 30
 _MOST_PRODUCTS = 500
+#: Of P, what the last step in the span of other solutions may have brought.
+_START = 1e-4
 #: Of the largest |K a|, what cheap products may have left in it.
 _DRIFT = 1e-6
 #: Σ of the curvatures times K's diagonal over 2α from where on a first fit comes down from larger alphas; and
@@ -172,11 +174,17 @@ def _forcing(gradient, tol):
     return np.clip(0.3 * np.maximum(gradient, ahead), 3e-5, 0.1)
 
 
+def _by_column(product):
+    """The same, its results laid out as arrays are here."""
+    return lambda V: np.asfortranarray(product(V))
+
+
 class _Inner:
     """The product and the preconditioner of the Newton systems, renewed when that pays."""
 
     def __init__(self, product, single, low_rank, matrix, n_threads):
-        self.exact, self.product = product, single or product
+        self.exact = _by_column(product)
+        self.product = self.exact if single is None else _by_column(single)
         self.low_rank, self.matrix, self.n_threads = low_rank, matrix, n_threads
         self.preconditioner, self.n_products = None, 0
         self._first = self._excess = 0
@@ -236,19 +244,19 @@ class _Inner:
 def _started(problems, start, product, shape):
     n, q, _ = shape
     if start is None:
-        return _State(np.zeros(shape), np.zeros(shape), np.zeros(shape[1:]))
+        return _State(laid_out(np.zeros(shape)), laid_out(np.zeros(shape)), np.zeros(shape[1:]))
     if isinstance(start, tuple):
         a, b = (np.array(part, dtype=np.float64) for part in start)
-        a, b = a.reshape(shape), b.reshape(shape[1:])
+        a, b = laid_out(a.reshape(shape)), b.reshape(shape[1:])
         return _State(a, product(a.reshape(n, -1)).reshape(shape), b)
     outcomes = [start] if isinstance(start, NewtonOutcome) else list(start)
-    A = np.stack([each.a.reshape(shape) for each in outcomes])
+    A = [each.a.reshape(shape) for each in outcomes]
     B = [each.b.reshape(shape[1:]) for each in outcomes]
-    H = np.stack([each.f.reshape(shape) - b for each, b in zip(outcomes, B, strict=True)])
+    H = [each.f.reshape(shape) - b for each, b in zip(outcomes, B, strict=True)]
     t = np.zeros((q, len(A)))
     t[:, 0] = 1.0
-    t, b = minimise_in_span(problems, A, H, t, B[0].copy())
-    a, h = (np.einsum("kiqc,qk->iqc", each, t, optimize=True) for each in (A, H))
+    t, b = minimise_in_span(problems, A, H, t, B[0].copy(), rtol=_START)
+    a, h = (sum(each * t[:, k, None] for k, each in enumerate(parts)) for parts in (A, H))
     return _State(a, h, b)
 
 
@@ -429,14 +437,14 @@ def newton(
     shape = (n, q)
     problems = Problems(
         loss,
-        np.broadcast_to(y if y.ndim == 2 else y[:, None], shape),
-        np.broadcast_to(weights if weights.ndim == 2 else weights[:, None], shape),
+        laid_out(np.broadcast_to(y if y.ndim == 2 else y[:, None], shape)),
+        laid_out(np.broadcast_to(weights if weights.ndim == 2 else weights[:, None], shape)),
         np.asarray(alphas, dtype=np.float64),
         fit_intercept,
     )
     n_outputs = 1 if not loss.vector else (int(y.max()) + 1 if n_classes is None else n_classes)
     inner = _Inner(product, single, low_rank, matrix, n_threads)
-    state = _started(problems, start, product, (n, q, n_outputs))
+    state = _started(problems, start, inner.exact, (n, q, n_outputs))
     before = _come_down(problems, inner, state, max_iter) if start is None else 0
     figures = _minimise(problems, inner, state, tol, max_iter, on_step)
     if inner.cheap and not _settled(inner, state):

@@ -52,9 +52,7 @@ class Directions:
 
     def __init__(self, curvature, alphas, diagonal):
         n, q, n_outputs = curvature.shape
-        S = np.stack(
-            [curvature.forward(np.broadcast_to(unit, curvature.shape)) for unit in np.eye(n_outputs)], axis=-1
-        )
+        S = np.ascontiguousarray(curvature.matrices())
         bend, U = np.linalg.eigh(S @ S.swapaxes(2, 3))
         bend, U = bend[:, :, ::-1].transpose(2, 0, 1), U[..., ::-1].transpose(3, 0, 1, 2)
         strength = np.maximum(bend, 0.0) * (diagonal[:, None] / (2 * alphas))

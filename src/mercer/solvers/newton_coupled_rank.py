@@ -10,7 +10,7 @@ from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .held_matrix import each_block
 from .newton_parts import make_each
-from .newton_system import LEADING, Following, columns_of, left_by, scaled_residuals
+from .newton_system import LEADING, Following, columns_of, laid_out, left_by, scaled_residuals
 
 __all__ = ["CoupledRank", "rank_that_pays"]
 
@@ -56,6 +56,14 @@ def rank_that_pays(low_rank, curvature, alphas):
     return min(costs, key=lambda each: each[1] + each[2])
 
 
+def _of_contrasts(S):
+    """S, each of whose columns has a sum of 0, in coordinates of such vectors: (n, q, C − 1, C)."""
+    ones_first = np.eye(S.shape[2])
+    ones_first[:, 0] = 1.0
+    contrasts = np.linalg.qr(ones_first)[0][:, 1:]
+    return laid_out(np.einsum("ce,iqcd->iqed", contrasts, S))
+
+
 class CoupledRank(Following):
     """``(Sᵀ Fᵀ F S + 2α I)⁻¹`` by problem, with K ≈ Fᵀ F cut to a rank.
 
@@ -91,12 +99,10 @@ class CoupledRank(Following):
         self.threads, self.cost = count_threads(n_threads), cost
         self.leading = low_rank.F[:LEADING].astype(np.float32)
         self.left = left_by(low_rank, len(self.leading))
-        F, n_outputs = low_rank.F[:rank], curvature.shape[2]
-        units = np.broadcast_to(np.eye(n_outputs)[:, None, None], (n_outputs, *curvature.shape))
-        S = np.stack([curvature.forward(unit) for unit in units], axis=-1)
-        S = S / np.sqrt(2 * alphas)[:, None, None]
-        H = S @ S.swapaxes(2, 3)
-        trace = float(np.max(np.einsum("ji,ji,iqcc->q", F, F, H, optimize=True), initial=0.0))
+        F = low_rank.F[:rank]
+        S = _of_contrasts(curvature.matrices() / np.sqrt(2 * alphas)[:, None, None])
+        H = np.einsum("iqcd,iqed->iqce", S, S)
+        trace = float(np.max(np.einsum("ji,ji->i", F, F) @ np.einsum("iqcc->iq", H), initial=0.0))
         self.dtype = np.dtype(np.float32 if trace <= _SINGLE_UP_TO else np.float64)
         self.F, self.S = F.astype(self.dtype), S.astype(self.dtype)
         self.factors, self.made = self._factors(H.astype(self.dtype))
@@ -104,12 +110,14 @@ class CoupledRank(Following):
     def _factors(self, H):
         """Cholesky factors of ``Σᵢ (fᵢ fᵢᵀ) ⊗ Hᵢ + I`` by problem, and whether there are all."""
         rank, (n_outputs, q) = len(self.F), (H.shape[2], H.shape[1])
+        strength = np.einsum("iqcc->iq", H)
         systems = [np.empty((n_outputs * rank,) * 2, self.dtype, order="F") for _ in range(q)]
 
         def fill(index, _):
             k, c = divmod(index, n_outputs)
-            weights = H[:, k, c:, c].T
-            below = (weights[:, None] * self.F).reshape(-1, H.shape[0]) @ self.F.T
+            rows = np.flatnonzero(strength[:, k])  # a fold's own
+            F, weights = self.F[:, rows], H[rows, k, c:, c].T
+            below = (weights[:, None] * F).reshape(-1, len(rows)) @ F.T
             systems[k][c * rank :, c * rank : (c + 1) * rank] = below
 
         status = np.ones(q, int)
@@ -144,17 +152,15 @@ class CoupledRank(Following):
         rows_scale = self.scale[:, columns].reshape(V.shape)
         V = V / rows_scale
         image = np.einsum("iqcd,iqd->iqc", S, V.astype(self.dtype))
-        inner = np.ascontiguousarray(
-            (self.F @ image.reshape(n, -1)).reshape(-1, q, n_outputs).transpose(1, 2, 0)
-        )
+        inner = (image.reshape(n, -1).T @ self.F.T).reshape(q, S.shape[2] * len(self.F))
         n_threads = 1 if q > 1 else self.threads
 
         def solve(k, _):
-            solved = _native.cholesky_solve(self.factors[problems[k]], inner[k].reshape(-1, 1), n_threads)
-            inner[k] = solved.reshape(n_outputs, -1)
+            inner[k] = _native.cholesky_solve(self.factors[problems[k]], inner[k][:, None], n_threads)[:, 0]
 
         with one_blas_thread():
             each_block(solve, np.arange(q + 1), self.threads)
-        back = (self.F.T @ inner.reshape(q * n_outputs, -1).T).reshape(n, q, n_outputs)
+        back = inner.reshape(image.shape[1] * image.shape[2], -1) @ self.F
+        back = back.reshape(q, S.shape[2], n).transpose(2, 0, 1)
         out = V - np.einsum("iqcd,iqc->iqd", S, back)
         return out / rows_scale * (scale[:, None] / self.shift[columns].reshape(q, n_outputs)), size

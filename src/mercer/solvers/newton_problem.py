@@ -5,7 +5,7 @@ Place on the way: ``losses`` → **newton_problem** → ``newton``.
 
 import numpy as np
 
-from .newton_system import Curvature, by_problem
+from .newton_system import Curvature, by_problem, joined
 
 __all__ = ["Problems", "minimise_in_span"]
 
@@ -95,13 +95,13 @@ def _root(problems, h, b):
     return b[:, None]
 
 
-def minimise_in_span(problems, A, H, t, b, base=None):
+def minimise_in_span(problems, A, H, t, b, base=None, rtol=0.0):
     """Minimise over functions ``Σ tₖ hₖ + b``, hₖ = K aₖ, by Newton's method with halved steps.
 
     Parameters
     ----------
     problems : Problems
-    A, H : ndarray of shape (m, n, q, C), or None
+    A, H : list of ndarray of shape (n, q, C), or None
         Dual coefficients and values of m functions.
     t : ndarray of shape (q, m), or None
         Where to begin.
@@ -109,6 +109,8 @@ def minimise_in_span(problems, A, H, t, b, base=None):
         Likewise; kept without an intercept.
     base : ndarray of shape (n, q, C) or None
         Values that are added, without a penalty.
+    rtol : float
+        Where above 0, a fall of P by less than this part of it is not worth another step.
 
     Returns
     -------
@@ -133,6 +135,8 @@ def minimise_in_span(problems, A, H, t, b, base=None):
                 break
             length[worse] = np.where(length[worse] > 1e-12, length[worse] / 2, 0.0)
         moved = np.abs(candidate - x).max(axis=1) > 2 * _EPS * (1 + np.abs(x).max(axis=1))
+        if rtol > 0:
+            moved &= value - reached > rtol * np.abs(reached)
         x, value = candidate, reached
         if not moved.any():
             break
@@ -144,7 +148,7 @@ class _Span:
 
     def __init__(self, problems, A, H, base, n_outputs):
         self.problems, self.base = problems, base
-        self.H = [] if H is None else list(H)
+        self.H = [] if H is None else H
         self.n_functions, self.n_outputs = len(self.H), n_outputs
         self.free = self.n_functions + (n_outputs if problems.fit_intercept else 0)
         if self.H:
@@ -153,12 +157,12 @@ class _Span:
             self.penalty = problems.alphas[:, None, None] * inner.transpose(2, 0, 1)
 
     def _values(self, x):
-        f = np.broadcast_to(x[:, self.n_functions :], (len(self.problems.y), len(x), self.n_outputs))
-        if self.base is not None:
-            f = f + self.base
-        for k, h in enumerate(self.H):
-            f = f + h * x[:, k, None]
-        return np.ascontiguousarray(f)
+        parts = [] if self.base is None else [self.base]
+        parts += [h * x[:, k, None] for k, h in enumerate(self.H)]
+        f = parts[0] + x[:, self.n_functions :]
+        for part in parts[1:]:
+            f += part
+        return f
 
     def value(self, x):
         value = self.problems.costs(self._values(x))
@@ -190,10 +194,13 @@ class _Span:
 
     def _inverse(self, f):
         curvature, m = self.problems.curvature(f), self.n_functions
-        images = [curvature.adjoint(h) for h in self.H]
-        if self.problems.fit_intercept:
-            images += list(curvature.constants())
-        bend = np.stack([[by_problem(one, other) for other in images] for one in images]).transpose(2, 0, 1)
+        n, q, n_outputs = curvature.shape
+        images = np.empty((q, self.free, n_outputs * n))
+        for k, h in enumerate(self.H):
+            images[:, k] = joined(curvature.adjoint(h))
+        for k, unit in enumerate(np.eye(n_outputs)[: self.free - m], m):
+            images[:, k] = joined(curvature.constants(unit))
+        bend = images @ images.transpose(0, 2, 1)
         if m:
             bend[:, :m, :m] += 2 * self.penalty
         # Where no row bends (Huber's tails) the step is one of gradient descent, whose length is halved or

@@ -5,7 +5,8 @@ With the root S of the curvature (S Sᵀ = w · Hessian) the Newton step takes t
     (Sᵀ K S + 2α I) c + Sᵀ1 β = r,    1ᵀ S c = 0,
 
 where nothing is divided by the curvature: a row without any has c = 0. All problems share each product with
-K. Arrays are (n, q, C): row, problem, output of the loss.
+K. Arrays are (n, q, C): row, problem, output of the loss, and in memory column after column (`laid_out`), so
+that sums over outputs are sums of columns.
 """
 
 import copy
@@ -23,6 +24,8 @@ __all__ = [
     "Preconditioner",
     "by_problem",
     "columns_of",
+    "joined",
+    "laid_out",
     "left_by",
     "power_of_two",
     "solve_newton_system",
@@ -39,6 +42,16 @@ _SINGLE_UP_TO = 1e4
 _DEPENDENT = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 #: So many rows of F tell the norms of residuals.
 LEADING = 128
+
+
+def laid_out(A):
+    """The same with the first axis next to each other in memory, and the others as they are."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(A, 0, -1)), -1, 0)
+
+
+def joined(A):
+    """(n, q, C) as (q, C · n), which shares the memory of what is laid out."""
+    return A.transpose(1, 2, 0).reshape(A.shape[1], -1)
 
 
 def by_problem(A, B):
@@ -93,14 +106,24 @@ class Curvature:
     def _over_own(self, v):
         return np.divide(v, self._own, out=np.zeros_like(v), where=self._own > 0)
 
-    def constants(self):
-        """``Sᵀ`` of what is 1 in one output and 0 in the others, for each: (C, n, q, C)."""
-        out = np.empty((self.shape[2], *self.shape))
-        for k in range(self.shape[2]):
-            one = np.zeros(self.shape)
-            one[:, :, k] = 1.0
-            out[k] = self.adjoint(one)
-        return out
+    def matrices(self):
+        """S as matrices, (n, q, C, C)."""
+        n, q, n_outputs = self.shape
+        out, one = np.empty((q, n_outputs, n_outputs, n)), np.empty_like(self.diagonal)
+        for k, unit in enumerate(np.eye(n_outputs)):
+            one[...] = unit
+            out[:, :, k] = self.forward(one).transpose(1, 2, 0)
+        return out.transpose(3, 0, 1, 2)
+
+    def constants(self, beta):
+        """``Sᵀ`` of what is β, of shape (q, C), in every row."""
+        same = np.empty_like(self.diagonal)
+        same[...] = beta
+        return self.adjoint(same)
+
+    def sums(self, c):
+        """The sums of S c over the rows, of shape (q, C)."""
+        return self.forward(c).sum(axis=0)
 
 
 class Following:
@@ -342,10 +365,13 @@ class _System:
         self.curvature, self.shift, self.preconditioner = curvature, 2 * alphas, preconditioner
         self.problems, self.constrained = np.arange(len(alphas)), fit_intercept
         if fit_intercept:
-            self.E = curvature.constants()
-            self.W = np.stack([self.precondition(E)[0] for E in self.E])
-            inner = np.stack([[by_problem(E, W) for W in self.W] for E in self.E])
-            inner = (0.5 * (inner + inner.transpose(1, 0, 2))).transpose(2, 0, 1)
+            n, q, n_outputs = curvature.shape
+            self.W = np.empty((q, n_outputs, n_outputs * n))
+            inner = np.empty((q, n_outputs, n_outputs))
+            for k, unit in enumerate(np.eye(n_outputs)):
+                W, _ = self.precondition(curvature.constants(unit))
+                self.W[:, k], inner[:, k] = joined(W), curvature.sums(W)
+            inner = 0.5 * (inner + inner.transpose(0, 2, 1))
             self.inverse = _pseudo_inverse(inner, _DEPENDENT[preconditioner.dtype])
 
     def take(self, going):
@@ -353,8 +379,7 @@ class _System:
         self.problems, self.shift = self.problems[going], self.shift[going]
         self.curvature = self.curvature.take(going)
         if self.constrained:
-            self.E, self.W = self.E[:, :, going], self.W[:, :, going]
-            self.inverse = self.inverse[going]
+            self.W, self.inverse = self.W[going], self.inverse[going]
 
     def multiply(self, product, P):
         """M P, and K S P."""
@@ -371,23 +396,20 @@ class _System:
         """R less Sᵀ1 β, and β of shape (q, C)."""
         if not self.constrained:
             return R, 0.0
-        beta = self._along(self.W, R)
-        for k, E in enumerate(self.E):
-            R = R - E * beta[:, k, None]
-        return R, beta
+        beta = self._multipliers((self.W @ joined(R)[:, :, None])[:, :, 0])
+        return R - self.curvature.constants(beta), beta
 
     def condition(self, R):
         """The preconditioned residual, on the constraint up to rounding, and norms as above."""
         Z, size = self.precondition(R)
         if self.constrained:
-            gamma = self._along(self.E, Z)
-            for k, W in enumerate(self.W):
-                Z = Z - W * gamma[:, k, None]
+            gamma = self._multipliers(self.curvature.sums(Z))
+            n, q, n_outputs = Z.shape
+            Z = Z - (gamma[:, None] @ self.W).reshape(q, n_outputs, n).transpose(2, 0, 1)
         return Z, np.sqrt(size)
 
-    def _along(self, A, B):
-        inner = np.stack([by_problem(each, B) for each in A], axis=1)
-        return np.einsum("qab,qb->qa", self.inverse, inner)
+    def _multipliers(self, sums):
+        return np.einsum("qab,qb->qa", self.inverse, sums)
 
 
 def solve_newton_system(
