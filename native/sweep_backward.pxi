@@ -30,17 +30,37 @@ def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False, Fo
         restore_pages(before)
 
 
+cdef class Quiet:
+    """NumPy's warnings are off from `begin` to `end`. A sweep begins at its first step that may call NumPy: it
+    takes 11,000 instructions, a step through a sine of ten numbers some 1,000.
+    """
+
+    cdef object state
+
+    cdef int begin(self) except -1:
+        if self.state is None:
+            self.state = _errstate(all="ignore")
+            self.state.__enter__()
+        return 0
+
+    cdef int end(self) except -1:
+        if self.state is not None:
+            self.state.__exit__(None, None, None)
+        return 0
+
+
 cdef list swept(Tape tape, list seeds, list inputs, object chunk, bint last, Forward pushed):
     cdef list held = [None] * tape.n_slots
     cdef bytearray owned = bytearray(tape.n_slots)  # whether the array in a slot is the sweep's own
     cdef Py_ssize_t i, j, begin, slot, served
     cdef int n
     cdef Primitive p
+    cdef Quiet quiet = Quiet.__new__(Quiet)
     for at, g in seeds:
         held[at] = g if held[at] is None else held[at] + g
     tape.check_guards()
     tape.factors = {}  # no rule will ask again, and the records have those that they need
-    with _errstate(all="ignore"):
+    try:
         for i in range(tape.n_records - 1, -1, -1):
             if last and i + 1 < tape.n_records:
                 tape.forget(i + 1)
@@ -54,10 +74,10 @@ cdef list swept(Tape tape, list seeds, list inputs, object chunk, bint last, For
                     continue
                 held[slot] = None
                 if p.opcode:
-                    pull_operation(tape, i, p, g, owned[slot], held, owned, chunk)
+                    pull_operation(tape, i, p, g, owned[slot], held, owned, chunk, quiet)
                     continue
-                if chunk is None and ((p is GETITEM and pull_index(tape, i, g, held, owned))
-                                      or (p is SUM and pull_sum(tape, i, g, held, owned))):
+                if chunk is None and ((p is GETITEM and pull_index(tape, i, g, held, owned, quiet))
+                                      or (p is SUM and pull_sum(tape, i, g, held, owned, quiet))):
                     continue
             else:
                 g = tuple(held[slot:slot + n])
@@ -67,24 +87,28 @@ cdef list swept(Tape tape, list seeds, list inputs, object chunk, bint last, For
                 else:
                     continue
                 held[slot:slot + n] = [None] * n
+            quiet.begin()
             served = 0
             if pushed is not None and p.bilinear:
                 served = len(inputs)
-                pull_tangents(tape, i, p, g, served, pushed, held, owned)
+                pull_tangents(tape, i, p, g, served, pushed, held, owned, quiet)
             needed = [tape.parents[j] >= served for j in range(begin, tape.headers[i + 1].first)]
             j = begin
             for part in p.pull(g, tape.kept_of(i, ANSWER), operands(tape, i), keywords(tape, i), needed,
                                chunk):
                 if part is not None and tape.parents[j] >= 0:
-                    deposit(held, owned, tape.parents[j], part, is_unshared(part, 2))  # the list has it, too
+                    # The list has it, too.
+                    deposit(held, owned, tape.parents[j], part, is_unshared(part, 2), quiet)
                 j += 1
+    finally:
+        quiet.end()
     if last and tape.n_records:
         tape.forget(0)
     return [held[at] for at in inputs]
 
 
 cdef int pull_tangents(Tape tape, Py_ssize_t i, Primitive p, object g, Py_ssize_t n_inputs, Forward level,
-                       list held, bytearray owned) except -1:
+                       list held, bytearray owned, Quiet quiet) except -1:
     """Pull the tangent of a cotangent back through a product to its arguments that are the tape's inputs."""
     cdef tuple args = <tuple>tape.kept_of(i, ARGS)
     cdef tuple values = tuple([at_level(a, level) for a in args])
@@ -103,7 +127,7 @@ cdef int pull_tangents(Tape tape, Py_ssize_t i, Primitive p, object g, Py_ssize_
             part = term if part is None else part + term
         if part is not None:
             zero = np.broadcast_to(np.zeros((), np_like(part).dtype), shape_of(part))
-            deposit(held, owned, slot, traced(zero, level, -1, part), False)
+            deposit(held, owned, slot, traced(zero, level, -1, part), False, quiet)
     return 0
 
 
@@ -115,7 +139,8 @@ cdef inline bint owns_memory(object part):
     return type(part) is cnp.ndarray and cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
 
 
-cdef int deposit(list held, bytearray owned, Py_ssize_t slot, object part, bint fresh_array) except -1:
+cdef int deposit(list held, bytearray owned, Py_ssize_t slot, object part, bint fresh_array,
+                 Quiet quiet) except -1:
     """Add a cotangent to a slot; `fresh_array` says that nobody else has it."""
     have = held[slot]
     if have is None:
@@ -124,13 +149,14 @@ cdef int deposit(list held, bytearray owned, Py_ssize_t slot, object part, bint 
     elif owned[slot] and owned_pair(have, part):
         mercer_accumulate(cnp.PyArray_SIZE(<cnp.ndarray>part), data_of(part), data_of(have))
     else:
+        quiet.begin()
         held[slot] = operate2(ADD, have, part)
         owned[slot] = type(held[slot]) is cnp.ndarray
     return 0
 
 
 cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_is_owned, list held,
-                        bytearray owned, object chunk) except -1:
+                        bytearray owned, object chunk, Quiet quiet) except -1:
     """Pull a cotangent back through an operation that sweep.h knows."""
     cdef Operand a, o, q, k
     cdef Py_ssize_t begin = tape.headers[i].first
@@ -139,30 +165,34 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
     cdef int which
     x, y, r = tape.kept_of(i, ARGS), tape.kept_of(i, SECOND), tape.kept_of(i, ANSWER)
     if p.opcode == MERCER_POWER_BY and (tape.parents[begin + 1] >= 0 or not plain_number(y)):
+        quiet.begin()
         needed = (tape.parents[begin] >= 0, tape.parents[begin + 1] >= 0)
         parts = elementwise_pull(p, g, r, (x, y), needed, chunk)
         for which in range(2):
             if parts[which] is not None:
-                deposit(held, owned, tape.parents[begin + which], parts[which], False)
+                deposit(held, owned, tape.parents[begin + which], parts[which], False, quiet)
         return 0
     if p.opcode < MERCER_N_UNARY:
         k.number = 0.0
         if isinstance(x, Like):
             if top_of(g, r, None, None) is not None:  # the slope's derivative is that of the answer
+                quiet.begin()
                 part = elementwise_pull(p, g, r, (x,), (True,), chunk)[0]
-                return deposit(held, owned, tape.parents[begin], part, is_unshared(part, 1))
+                return deposit(held, owned, tape.parents[begin], part, is_unshared(part, 1), quiet)
             x = r
         if (g_is_owned and not lead and cnp.PyArray_CheckExact(g)
                 and read(g, &a) and read(x, &o) and read(r, &q) and a.n == o.n and a.n == q.n
                 and (a.n <= LIBM_UP_TO or slope_is_cheap(p.opcode))
                 and (y is None or read(y, &k))):
             mercer_slope_product(p.opcode, 1, a.n, a.data, o.data, q.data, k.number, <double *>a.data)
-            return deposit(held, owned, tape.parents[begin], g, True)
+            return deposit(held, owned, tape.parents[begin], g, True, quiet)
+        quiet.begin()
         if real_of(g, x):
             part = slope_product(p, g, x, r, y, lead)
         else:
             part = elementwise_pull(p, g, r, operands(tape, i), (True, False), chunk)[0]
-        return deposit(held, owned, tape.parents[begin], part, is_unshared(part, 1))
+        return deposit(held, owned, tape.parents[begin], part, is_unshared(part, 1), quiet)
+    quiet.begin()
     part0 = part1 = None
     if tape.parents[begin] >= 0:
         part0 = pulled2(p, 0, g, x, y, r, chunk, g_is_owned and tape.parents[begin + 1] < 0)
@@ -172,10 +202,10 @@ cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_i
     passed_on = g_is_owned and not (part0 is g and part1 is g)
     if part0 is not None:
         is_ours = passed_on if part0 is g else is_unshared(part0, 1)
-        deposit(held, owned, tape.parents[begin], part0, is_ours)
+        deposit(held, owned, tape.parents[begin], part0, is_ours, quiet)
     if part1 is not None:
         is_ours = passed_on if part1 is g else is_unshared(part1, 1)
-        deposit(held, owned, tape.parents[begin + 1], part1, is_ours)
+        deposit(held, owned, tape.parents[begin + 1], part1, is_ours, quiet)
     return 0
 
 

@@ -91,7 +91,7 @@ cdef object put_basic(object g, tuple shape, object index):
     return out
 
 
-cdef int pull_index(Tape tape, Py_ssize_t i, object g, list held, bytearray owned) except -1:
+cdef int pull_index(Tape tape, Py_ssize_t i, object g, list held, bytearray owned, Quiet quiet) except -1:
     """Add the cotangent of x[index] into that of x where it stands; return 0 if that needs a rule.
 
     A loop over entries would else make an array of x's size for each.
@@ -106,7 +106,7 @@ cdef int pull_index(Tape tape, Py_ssize_t i, object g, list held, bytearray owne
     if is_basic(index) and (have is None or is_traced(g) or is_traced(have) or only_adds_axes(index)):
         part = transposed(put_basic, g, x.shape, index)
         if part is not None:
-            deposit(held, owned, parent, part, owns_memory(part))
+            deposit(held, owned, parent, part, owns_memory(part), quiet)
             return 1
     if is_traced(g) or is_traced(have):
         return 0
@@ -116,6 +116,7 @@ cdef int pull_index(Tape tape, Py_ssize_t i, object g, list held, bytearray owne
         return 0
     elif not (owned[parent] and cnp.PyArray_ISCARRAY(<cnp.ndarray>have)):
         have = np.array(have, np.float64)
+    quiet.begin()
     if not is_basic(index):
         np.add.at(have, index, g)
     elif MERCER_IS_NUMBER(g) and type(index) is int and cnp.PyArray_NDIM(<cnp.ndarray>have) == 1:
@@ -130,7 +131,7 @@ cdef int pull_index(Tape tape, Py_ssize_t i, object g, list held, bytearray owne
 # -- sums -----------------------------------------------------------------------------------------------
 
 
-cdef int pull_sum(Tape tape, Py_ssize_t i, object g, list held, bytearray owned) except -1:
+cdef int pull_sum(Tape tape, Py_ssize_t i, object g, list held, bytearray owned, Quiet quiet) except -1:
     """Add the cotangent of a sum into that of what was summed; return 0 if that needs a rule."""
     cdef tuple args = <tuple>tape.kept_of(i, ARGS)
     cdef Like x = <Like>args[0]
@@ -139,7 +140,7 @@ cdef int pull_sum(Tape tape, Py_ssize_t i, object g, list held, bytearray owned)
     part = transposed(repeat_to, g, x.shape, args[1])
     if part is None:
         return 0
-    deposit(held, owned, tape.parents[tape.headers[i].first], part, type(part) is cnp.ndarray)
+    deposit(held, owned, tape.parents[tape.headers[i].first], part, type(part) is cnp.ndarray, quiet)
     return 1
 
 

@@ -313,3 +313,16 @@ def test_users_arrays_are_not_written():
     np.testing.assert_array_equal(g, before)
     two = ad.vjp(lambda x, y: x + y, x, x)[1](g)
     assert not np.shares_memory(*two)
+
+
+def test_the_ufunc_protocol_called_by_hand():
+    def f(x):
+        return x.__array_ufunc__(np.multiply, "__call__", x, x.__array_ufunc__(np.sin, "__call__", x))
+
+    value, slope = ad.value_and_grad(f)(0.5)
+    assert value == 0.5 * np.sin(0.5)
+    np.testing.assert_allclose(slope, np.sin(0.5) + 0.5 * np.cos(0.5), rtol=1e-15)
+    with pytest.raises(TypeError, match="method"):
+        ad.grad(lambda x: x.__array_ufunc__(np.sin, None, x))(0.5)
+    with pytest.raises(TypeError, match="positional"):
+        ad.grad(lambda x: x.__array_ufunc__(np.sin))(0.5)
