@@ -301,7 +301,7 @@ cdef class Traced:
 
 cdef extern from *:
     """
-    /* Put in the place of __array_ufunc__ a function that is called without a tuple and a dict of its arguments. */
+    /* Put a function in the place of __array_ufunc__ called without a tuple and a dict. */
     typedef PyObject *(*Method)(PyObject *, PyObject **, Py_ssize_t, PyObject *);
     static int mercer_put_method(PyObject *type, Method function)
     {
