@@ -31,8 +31,8 @@ def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False, Fo
 
 
 cdef class Quiet:
-    """NumPy's warnings are off from `begin` to `end`. A sweep begins at its first step that may call NumPy: it
-    takes 11,000 instructions, a step through a sine of ten numbers some 1,000.
+    """NumPy's warnings are off from `begin` to `end`. A sweep begins at its first step that may call NumPy:
+    it takes 11,000 instructions, a step through a sine of ten numbers some 1,000.
     """
 
     cdef object state
