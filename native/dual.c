@@ -19,6 +19,8 @@
 enum { SHRINK_FROM = 1500, SHRINK_EVERY = 1000, MATRIX_FROM = 400, MATRIX_FIRST = 100, MATRIX_AGAIN = 200 };
 /* A β whose best multiple is between these is left as it is, and goes up to the other one at a time. */
 static const double STRETCH_LEAST = 1.5, STRETCH_MOST = 1e3;
+/* Of Σ|β|, what rounding may leave of a sum of 0. */
+static const double STRETCH_SUM = 1e-9;
 /* Elements between looks at the clock, seconds between calls of poll. */
 enum { WORK_BETWEEN_LOOKS = 4000000 };
 static const double POLL_EVERY = 0.02;
@@ -204,11 +206,12 @@ static double margin_bound(const Smo *smo)
     return sum > 0 ? sqrt(w > 0 ? w : 0) / sum : INFINITY;
 }
 
-/* The best multiple of β where no bound but 0 is in its way: of classes that are not separable β grows without end, in
- * steps of about 1 (four samples took 0.5 s until the margin was nought but rounding, now 1 ms). Whether it moved. */
+/* The best multiple of β where neither its sums nor a bound but 0 are in its way: of classes that are not separable β
+ * grows without end, in steps of about 1 (four samples took 0.5 s until the margin was nought but rounding, now 1 ms).
+ * Whether it moved. */
 static int stretch(Smo *smo)
 {
-    double along = 0, bend = 0;
+    double along = 0, bend = 0, size = 0, sum[2] = {0, 0};
     for (ptrdiff_t k = 0; k < smo->n; k++) {
         const ptrdiff_t v = smo->variable[k];
         if (v < 0)
@@ -218,9 +221,11 @@ static int stretch(Smo *smo)
             return 0;
         along += beta * c - smo->job->epsilon * fabs(beta);
         bend += beta * (c - smo->F[k]);
+        size += fabs(beta);
+        sum[k >= smo->begin[1]] += beta;
     }
     const double by = fmin(along / fmax(bend, 0), STRETCH_MOST);
-    if (smo->n_epochs || !(by > STRETCH_LEAST))
+    if (smo->n_epochs || fmax(fabs(sum[0]), fabs(sum[1])) > STRETCH_SUM * size || !(by > STRETCH_LEAST))
         return 0;
     for (ptrdiff_t k = 0; k < smo->n; k++) {
         const ptrdiff_t v = smo->variable[k];

@@ -114,6 +114,22 @@ def test_problems_on_a_matrix_are_cut_down_and_brought_back(dtype, classes):
     )
 
 
+@pytest.mark.parametrize("separate", [True, False])
+def test_sums_stay_where_nothing_bounds_beta(separate):
+    rng, half, n = np.random.default_rng(0), 200, 400
+    X = rng.normal(size=(n, 3))
+    samples = DualSamples(RBF(1.0), X, [np.arange(half), np.arange(half, n)])
+    job = DualJob((0, 1), (1, 2), separate=separate)
+    c = 3 + 0.03 * X[:, :1].T + 0.003 * rng.normal(size=(1, n))
+    out = samples.solve(
+        [job], c, np.zeros((1, n)), np.full((1, n), np.inf), tol=1e-8, start=np.full(n, 1 / n)
+    )
+    assert out.n_iter[0] > 256  # β is looked at as a whole now and then
+    assert out.betas.sum() == pytest.approx(1, rel=1e-12)
+    if separate:
+        assert out.betas[:half].sum() == pytest.approx(0.5, rel=1e-12)
+
+
 def test_a_float32_matrix_has_no_denormals(rng):
     X = rng.uniform(0.0, 110.0, (400, 1))
     matrix, places = DualSamples(Laplacian(1.0), X, [np.arange(400)]).hold(np.float32)
