@@ -357,13 +357,23 @@ class _Layout:
                 self.matrix[rows, : self.n] = K[self.order[rows]][:, self.order]
             self.diagonal = self.matrix.diagonal().copy()
         elif dtype == np.float64 and len(samples.sizes) >= _HELD_FROM and self.n <= _HELD_UP_TO:
-            self.hold(1)
+            self._hold_few(program, step)
         else:
             side, _ = sides(program, take_rows(samples._X, self.order))
             side = single_side(program, side) if dtype == np.float32 else cast_side(side, dtype)
             cancels = 0.0 if dtype == np.float32 else None
             self.run = _native.dual_run(program, side, dtype, samples.n_threads, cancels)
             self.diagonal = self._diagonal(program)
+
+    def _hold_few(self, program, step):
+        """Have the whole matrix of few samples, whose places are most of them of no use: 0 there."""
+        rows = np.concatenate(self.samples._groups)
+        side = cast_side(sides(program, take_rows(self.samples._X, rows))[0], self.dtype)
+        K = np.empty((len(rows), len(rows)))
+        _native.gram(program, side, side, K, symmetric=True, n_threads=1)
+        self.matrix = np.zeros((self.n, self.n + step))
+        self.matrix[self.places[:, None], self.places] = K
+        self.diagonal = self.matrix.diagonal().copy()
 
     def hold(self, n_threads, on_step=None):
         """Have the whole matrix in place of the run."""
