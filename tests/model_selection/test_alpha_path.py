@@ -521,14 +521,16 @@ def test_grids_of_costs_from_the_spectrum():
     assert PathCV(KernelRegressor("poisson"), cv=3).fit(X, targets).best_alpha_ > 0
 
 
+@pytest.mark.parametrize("few_rows", [0, 1000])
 @pytest.mark.parametrize("n_jobs", [2, 3])
-def test_threads_change_nothing_of_costs(n_jobs):
+def test_threads_change_nothing_of_costs(n_jobs, few_rows, monkeypatch):
+    monkeypatch.setattr("mercer.model_selection._families._FEW_ROWS", few_rows)
     X, y = classes(3, 60)
     one, more = (
         PathCV(
             KernelLogisticRegression(random_state=0),
             alphas=[0.01, 1.0],
-            cv=3,
+            cv=5,
             scoring="neg_log_loss",
             n_jobs=n,
         ).fit(X, y)

@@ -5,10 +5,11 @@ Place on the way: **work** → ``path``.
 
 import contextvars
 import threading
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 from sklearn import config_context, get_config
 
-__all__ = ["Stopped", "run_tasks"]
+__all__ = ["Stopped", "in_turns", "run_tasks"]
 
 # Seconds between looks at what became of the tasks; a signal is met at once.
 _WAIT = 0.05
@@ -115,3 +116,50 @@ def _wait(board, threads, on_done):
             if on_done is not None and board.n_done != seen:
                 seen = board.n_done
                 on_done(board.results)
+
+
+_END = object()
+
+
+def in_turns(chains, n_threads):
+    """Yield (index, value) of iterators that do not depend on each other, as values come.
+
+    Parameters
+    ----------
+    chains : list of callable
+        ``chain(check) -> iterator``; it calls ``check()`` every 0.1 s or so, which may raise.
+    n_threads : int
+        Of this many threads, one a chain at most; 1 is the caller's own.
+    """
+    stopping = threading.Event()
+
+    def check():
+        if stopping.is_set():
+            raise Stopped
+
+    chains = dict(enumerate(chain(check) for chain in chains))
+    if min(n_threads, len(chains)) <= 1:
+        while chains:
+            for index, chain in list(chains.items()):
+                if (value := next(chain, _END)) is _END:
+                    del chains[index]
+                else:
+                    yield index, value
+        return
+    with ThreadPoolExecutor(min(n_threads, len(chains))) as pool:
+
+        def go_on(index):
+            return pool.submit(contextvars.copy_context().run, next, chains[index], _END)
+
+        under_way = {go_on(index): index for index in chains}
+        try:
+            while under_way:
+                for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                    index = under_way.pop(future)
+                    if (value := future.result()) is not _END:
+                        under_way[go_on(index)] = index
+                        yield index, value
+        finally:
+            stopping.set()
+            for future in under_way:
+                future.cancel()

@@ -3,6 +3,7 @@
 Place on the way: ``gram`` → **held_matrix** → ``estimators``, ``model_selection``.
 """
 
+import copy
 from functools import partial
 from itertools import pairwise
 
@@ -102,6 +103,12 @@ class HeldMatrix:
         self._each_block(fill)
         if np.isfinite(remainder).all():
             self._F, self._remainder, self._remainders = F, remainder, remainder.diagonal().copy()
+
+    def on(self, n_threads):
+        """The same on another number of threads."""
+        other = copy.copy(self)
+        other.threads = min(count_threads(n_threads), _BLOCKS)
+        return other
 
     def _each_block(self, function):
         each_block(function, self._bounds, self.threads)

@@ -182,10 +182,10 @@ def _by_column(product):
 class _Inner:
     """The product and the preconditioner of the Newton systems, renewed when that pays."""
 
-    def __init__(self, product, single, low_rank, matrix, n_threads):
+    def __init__(self, product, single, low_rank, matrix, share, n_threads):
         self.exact = _by_column(product)
         self.product = self.exact if single is None else _by_column(single)
-        self.low_rank, self.matrix, self.n_threads = low_rank, matrix, n_threads
+        self.low_rank, self.matrix, self.share, self.n_threads = low_rank, matrix, share, n_threads
         self.preconditioner, self.n_products = None, 0
         self._first = self._excess = 0
 
@@ -211,7 +211,7 @@ class _Inner:
         if followed is None:
             self.preconditioner = None  # its memory first
             self.preconditioner = followed = preconditioner(
-                self.low_rank, curvature, problems.alphas, self.matrix, self.n_threads
+                self.low_rank, curvature, problems.alphas, self.matrix, self.share, self.n_threads
             )
             self._first = None
         return followed
@@ -383,6 +383,7 @@ def newton(
     max_iter=100,
     on_step=None,
     n_classes=None,
+    share=1,
     n_threads=None,
 ):
     """Minimise ``Σ w l(y, K a + b) + α aᵀ K a`` by Newton's method with a line search, q problems at once.
@@ -418,6 +419,8 @@ def newton(
         ``on_step(n_iter, gradient)``.
     n_classes : int or None
         C, of a loss of vectors; None is the largest code and one more.
+    share : int
+        So many calls like this share the memory that one would take.
     n_threads : int or None
         Changes nothing in the result.
 
@@ -443,7 +446,7 @@ def newton(
         fit_intercept,
     )
     n_outputs = 1 if not loss.vector else (int(y.max()) + 1 if n_classes is None else n_classes)
-    inner = _Inner(product, single, low_rank, matrix, n_threads)
+    inner = _Inner(product, single, low_rank, matrix, share, n_threads)
     state = _started(problems, start, inner.exact, (n, q, n_outputs))
     before = _come_down(problems, inner, state, max_iter) if start is None else 0
     figures = _minimise(problems, inner, state, tol, max_iter, on_step)

@@ -35,7 +35,7 @@ _ROOM = 12.0
 _FACTORS_TAKE = 80.0
 
 
-def preconditioner(low_rank, curvature, alphas, matrix=None, n_threads=None):
+def preconditioner(low_rank, curvature, alphas, matrix=None, share=1, n_threads=None):
     """What is to precondition systems: a low-rank matrix, or factors where that would have to be in float64.
 
     Parameters
@@ -46,6 +46,8 @@ def preconditioner(low_rank, curvature, alphas, matrix=None, n_threads=None):
     alphas : ndarray of shape (q,)
     matrix : ndarray of shape (n, n) or None
         K, float64.
+    share : int
+        So many of these share the memory that there is for one.
     n_threads : int or None
         Changes nothing in the result.
 
@@ -55,38 +57,41 @@ def preconditioner(low_rank, curvature, alphas, matrix=None, n_threads=None):
     """
     if matrix is not None and len(matrix) > WHOLE_UP_TO:
         pose = _coupled if curvature.vector else _one_by_one
-        factors = pose(low_rank, curvature, alphas, matrix, n_threads)
+        factors = pose(low_rank, curvature, alphas, matrix, share, n_threads)
         if factors is not None and factors.made:
             return factors
     return Preconditioner(low_rank, curvature, alphas, n_threads)
 
 
-def _coupled(low_rank, curvature, alphas, K, n_threads):
+def _coupled(low_rank, curvature, alphas, K, share, n_threads):
     """Of several outputs: factors over their directions, or over a low rank, whichever is the cheaper."""
     n, q, n_outputs = curvature.shape
-    if q * n_outputs**2 > n:
+    if share * q * n_outputs**2 > n:
         return None  # the Hessians would take more than K
     rank, making, steps = rank_that_pays(low_rank, curvature, alphas)
-    if not _have_room([rank * n_outputs] * q, K, element=8):
+    if not _have_room([rank * n_outputs] * q, K, share, element=8):
         return None
     if making + steps > _FACTORS_TAKE:
         directions = Directions(curvature, alphas, K.diagonal())
-        if directions.cost + _FACTORS_TAKE <= making + steps and _have_room(map(len, directions.places), K):
+        sizes = map(len, directions.places)
+        if directions.cost + _FACTORS_TAKE <= making + steps and _have_room(sizes, K, share):
             return CoupledFactors(low_rank, curvature, alphas, K, directions, n_threads)
     return CoupledRank(low_rank, curvature, alphas, K.diagonal(), rank, making, n_threads)
 
 
-def _one_by_one(low_rank, curvature, alphas, K, n_threads):
+def _one_by_one(low_rank, curvature, alphas, K, share, n_threads):
     """Factors of problems of one output each where a low rank would have to be in float64."""
     if Preconditioner.fits_single(low_rank, curvature, alphas):
         return None
     rows = _bending_rows(K, curvature, alphas)
-    return Factors(low_rank, curvature, alphas, K, rows, n_threads) if _have_room(map(len, rows), K) else None
+    if not _have_room(map(len, rows), K, share):
+        return None
+    return Factors(low_rank, curvature, alphas, K, rows, n_threads)
 
 
-def _have_room(sizes, K, element=4):
-    """Whether factors of matrices of such sizes may be kept beside K."""
-    numbers = sum(float(size) ** 2 for size in sizes)
+def _have_room(sizes, K, share, element=4):
+    """Whether so many times factors of matrices of such sizes may be kept beside K."""
+    numbers = share * sum(float(size) ** 2 for size in sizes)
     return numbers <= _ROOM * K.size and element * numbers <= 0.5 * available_memory()
 
 
