@@ -381,6 +381,18 @@ def test_derivatives_in_an_order_are_refused(f, args):
         ad.jvp(lambda v: f(*(v if i == which else a for i, a in enumerate(args))), (args[which],), (1.0,))
 
 
+@pytest.mark.parametrize(
+    ("f", "orders"),
+    [(sp.kn, (2.5,)), (sp.yn, (2.5,)), (sp.yn, (-2.5,)), (sp.expn, (2.5,)), (sp.expn, (0.5,)),
+     (sp.bdtr, (2.5, 5.5)), (sp.bdtrc, (2.5, 5.5)), (sp.bdtri, (2.5, 5.5)),
+     (sp.nbdtr, (2.5, 5.5)), (sp.nbdtrc, (2.5, 5.5)), (sp.nbdtri, (2.5, 5.5)), (sp.pdtri, (2.5,))],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:floating point number truncated", "ignore:non-integer arg n")
+def test_truncated_orders_are_truncated_in_the_slope(f, orders):
+    """SciPy warns that it truncates them: the slope is that of the value."""
+    check_derivative(lambda x: f(*orders, x), np.array([0.3, 0.6]))
+
+
 def test_every_rule_is_in_a_table():
     tested = Path(__file__).read_text(encoding="utf-8")  # each is named as sp.name
     ours = [u for n, u in vars(sp).items() if isinstance(u, np.ufunc) and u in UFUNCS and u.__name__ == n]

@@ -319,7 +319,8 @@ elementwise(sp.exp1, lambda ans, x: -np.exp(-x) / x)
 
 
 def _expn_slope(ans, n, x):
-    """−E_(n−1)(x), where E_(−1)(x) = (e^(−x) + E_0(x))/x."""
+    """−E_(n−1)(x), where E_(−1)(x) = (e^(−x) + E_0(x))/x; SciPy truncates n."""
+    n = np.trunc(n)
     lower = sp.expn(np.maximum(np.subtract(n, 1), 0), x)
     return -np.where(np.greater(n, 0), lower, (np.exp(-x) + ans) / x)
 
