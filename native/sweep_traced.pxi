@@ -254,9 +254,13 @@ cdef class Traced:
         return NotImplemented if _declines(other) else np.greater_equal(self, other)
 
     def __eq__(self, other):
+        if isinstance(other, (str, bytes)):  # NumPy's operator knows these, its function does not
+            return plain(self) == other
         return NotImplemented if _declines(other) else np.equal(self, other)
 
     def __ne__(self, other):
+        if isinstance(other, (str, bytes)):
+            return plain(self) != other
         return NotImplemented if _declines(other) else np.not_equal(self, other)
 
     def __hash__(self):

@@ -350,6 +350,7 @@ FOLLOWED = [
     ("if", lambda x: x[0] ** 2 if x[0] > 0 and x[1] < 0 else x[0]),
     ("and, or, not", lambda x: (x[0] or x[1]) * (x[0] and x[1]) + (not x[0]) * x[2]),
     ("while", lambda x: _doubled(x[0])),
+    ("text compared", lambda x: x[0] * (x[0] != "auto") + (x == "auto").sum()),
     ("in", lambda x: (x[0] in [5.0]) + (2.0 in X) + x[0]),
     ("copies", lambda x: np.sum(copy.copy(x) * copy.deepcopy({"x": [x]})["x"][0])),
     ("a copy is apart", lambda x: _written_copy(x)),
