@@ -157,3 +157,19 @@ def test_float32_stays_float32():
     ):
         value, gradient = ad.value_and_grad(lambda a, f=f: np.sum(f(a)))(a)
         assert (value.dtype, gradient.dtype) == (np.float32, np.float32)
+
+
+@pytest.mark.filterwarnings("ignore:logm result may be inaccurate")  # of the value, by SciPy
+@pytest.mark.parametrize("kind", "fc")
+def test_the_logarithm_in_single_precision_has_its_values_type(kind, rng):
+    """SciPy's value of float32 is float64: so is the tangent, as accurate as that in float64."""
+    single = (np.eye(3) * 4 + draw(rng, (3, 3), kind)).astype("F" if kind == "c" else "f")
+    e = draw(rng, (3, 3), kind).astype(single.dtype)
+    value, tangent = ad.jvp(linalg.logm, (single,), (e,))
+    double = np.result_type(single, np.float64)
+    exact = ad.jvp(linalg.logm, (single.astype(double),), (e.astype(double),))[1]
+    assert tangent.dtype == value.dtype
+    np.testing.assert_allclose(tangent, exact, rtol=1e-12 if value.dtype == double else 1e-5)
+    pulled = ad.vjp(linalg.logm, single)[1](value)[0]
+    assert pulled.dtype == single.dtype
+    np.testing.assert_allclose(np.vdot(pulled, e), np.vdot(value, tangent), rtol=1e-5)

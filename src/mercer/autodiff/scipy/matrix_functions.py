@@ -57,6 +57,8 @@ def _matrix_function(f, name, check=None):
             if t is None:
                 continue
             moved = align(t, every[i], np.ndim(ans))
+            if moved.dtype != ans.dtype:  # SciPy has logarithms in double precision alone
+                moved = moved.astype(ans.dtype)
             chosen = [*directions, moved] if i == 0 else [*directions[: i - 1], moved, *directions[i:]]
             term = primitive(a, *chosen)
             total = term if total is None else total + term
