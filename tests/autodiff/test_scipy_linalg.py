@@ -38,6 +38,7 @@ def solved(made=lambda a: a, **options):
     return lambda m: lambda a, b: m.solve(made(a), b, **options)
 
 
+MODES = ("forward-over-forward", "forward-over-reverse", "reverse-over-forward", "reverse-over-reverse")
 S, V, M = (3, 3), (3,), (3, 2)
 # name: (module -> function, shapes, kinds)
 CASES = {
@@ -112,6 +113,12 @@ def test_function(rng, name, kind):
             single = np.stack(columns, -1).reshape(np.shape(columns[0]) + x.shape)
             for mode in ("forward", "reverse"):
                 np.testing.assert_allclose(ad.jacobian(g, mode=mode)(x), single, rtol=1e-9, atol=1e-9)
+            weights = np.cos(np.arange(np.size(expected[0]))).reshape(np.shape(expected[0]))
+            total = lambda y, g=g, w=weights: np.sum(w * g(y))  # noqa: E731
+            by_columns = [ad.hvp(total, x, e.reshape(x.shape)) for e in np.eye(x.size)]
+            by_columns = np.reshape(by_columns, (*x.shape, *x.shape))
+            for mode in MODES:
+                np.testing.assert_allclose(ad.hessian(total, mode)(x), by_columns, rtol=1e-8, atol=1e-8)
 
 
 def test_the_other_triangle_is_neither_read_nor_given_a_gradient(rng):

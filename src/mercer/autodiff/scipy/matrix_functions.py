@@ -189,12 +189,13 @@ def _sylvester_value(a, b, q):
 
 
 def _sylvester_jvp(tangents, ans, a, b, q):
-    ta, tb, right = tangents
+    ta, tb, tq = tangents
+    right = None if tq is None else align(tq, q, np.ndim(ans))
     if ta is not None:
-        term = np.matmul(ta, ans)
+        term = np.matmul(align(ta, a, np.ndim(ans)), ans)
         right = -term if right is None else right - term
     if tb is not None:
-        term = np.matmul(ans, tb)
+        term = np.matmul(ans, align(tb, b, np.ndim(ans)))
         right = -term if right is None else right - term
     return _sylvester(a, b, right)
 
