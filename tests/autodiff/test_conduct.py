@@ -308,6 +308,8 @@ REFUSED = [
     ("no wrapper", lambda x: np.sum(scipy.linalg.polar(A * x)[0]), r"in scipy.*np.stack joins"),
     ("spline", lambda x: scipy.interpolate.CubicSpline([0, 1, 2], x)(0.5),
      r"in scipy.interpolate.CubicSpline: "),
+    ("as_strided", lambda x: np.lib.stride_tricks.as_strided(x, (2, 2), x.strides * 2),
+     r"np.asarray\(\): .*sliding_window_view"),
     ("no rule", lambda x: np.packbits(x), r"np.packbits: has no derivative rule .*ad.primitive"),
 ]  # fmt: skip
 
