@@ -254,7 +254,7 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
                 return out
     elif not lead:
         top = top_of(t, x, y, r)
-        if top is not None and top.open and not top.is_tape:
+        if top is not None and top.open and not top.is_tape and not (<Forward>top).lead:
             out = slope_product2_above(p, which, t, x, y, r, <Forward>top)
             if out is not None:
                 return out

@@ -171,6 +171,9 @@ cdef class Traced:
     def __setitem__(self, index, value):
         METHODS["__setitem__"](self, index, value)
 
+    def __delitem__(self, index):
+        raise ERRORS["deletion"](self)
+
     def __add__(self, other):
         return operator2(ADD, self, other)
 
@@ -196,10 +199,14 @@ cdef class Traced:
         return operator2(DIVIDE, other, self)
 
     def __pow__(self, other, modulo):
-        return operator2(POWER, self, other) if modulo is None else NotImplemented
+        if modulo is not None:
+            raise ERRORS["modulo"](self)
+        return operator2(POWER, self, other)
 
     def __rpow__(self, other, modulo):
-        return operator2(POWER, other, self) if modulo is None else NotImplemented
+        if modulo is not None:
+            raise ERRORS["modulo"](self)
+        return operator2(POWER, other, self)
 
     def __neg__(self):
         return operate1(NEGATIVE, self, None)
@@ -247,12 +254,50 @@ cdef class Traced:
         return NotImplemented if _declines(other) else np.greater_equal(self, other)
 
     def __eq__(self, other):
+        if isinstance(other, (str, bytes)):  # NumPy's operator knows these, its function does not
+            return plain(self) == other
         return NotImplemented if _declines(other) else np.equal(self, other)
 
     def __ne__(self, other):
+        if isinstance(other, (str, bytes)):
+            return plain(self) != other
         return NotImplemented if _declines(other) else np.not_equal(self, other)
 
-    __hash__ = None
+    def __hash__(self):
+        raise ERRORS["hash"](self)
+
+    def __and__(self, other):
+        raise ERRORS["bits"](self, "&")
+
+    def __rand__(self, other):
+        raise ERRORS["bits"](self, "&")
+
+    def __or__(self, other):
+        raise ERRORS["bits"](self, "|")
+
+    def __ror__(self, other):
+        raise ERRORS["bits"](self, "|")
+
+    def __xor__(self, other):
+        raise ERRORS["bits"](self, "^")
+
+    def __rxor__(self, other):
+        raise ERRORS["bits"](self, "^")
+
+    def __lshift__(self, other):
+        raise ERRORS["bits"](self, "<<")
+
+    def __rlshift__(self, other):
+        raise ERRORS["bits"](self, "<<")
+
+    def __rshift__(self, other):
+        raise ERRORS["bits"](self, ">>")
+
+    def __rrshift__(self, other):
+        raise ERRORS["bits"](self, ">>")
+
+    def __invert__(self):
+        raise ERRORS["bits"](self, "~")
 
     def __iadd__(self, other):
         return METHODS["__iadd__"](self, other)
@@ -294,6 +339,12 @@ cdef class Traced:
 
     def __complex__(self):
         raise ERRORS["number"](self, "complex()")
+
+    def __trunc__(self):
+        raise ERRORS["number"](self, "math.trunc()")
+
+    def __bytes__(self):
+        return METHODS["tobytes"](self)
 
     def __reduce_ex__(self, protocol):
         raise ERRORS["pickle"](self)

@@ -3,11 +3,13 @@
 import copy
 import functools
 import gc
+import io
 import itertools
 import json
 import math
 import operator
 import pickle
+import statistics
 import sys
 import tracemalloc
 import weakref
@@ -254,7 +256,26 @@ REFUSED = [
     ("json", lambda x: json.dumps(x), r"not JSON serializable"),
     ("text", lambda x: float(str(x[0])), r"could not convert string"),
     ("f-string", lambda x: float(f"{x[0]:.17g}"), r"could not convert string to float: 'Traced\(0.29"),
-    ("dict key", lambda x: {x[0]: 1.0}[x[0]], r"unhashable"),
+    ("dict key", lambda x: {x[0]: 1.0}[x[0]], r"hash\(\): a traced value is unhashable.*float\(ad.stop_grad"),
+    ("set", lambda x: len(set(x)), r"hash\(\)"),
+    ("cache", lambda x: functools.lru_cache(lambda y: y)(x), r"hash\(\)"),
+    ("bits", lambda x: x & 1, r"the operator &: works on bits .* has the type float64.*\(x > 0\) & mask"),
+    ("bits on the right", lambda x: 1 | x[0], r"the operator |:"),
+    ("bits in place", lambda x: operator.ixor(x, 1), r"the operator \^:"),
+    ("bits of a mask", lambda x: np.array([True, False, True]) & x, r"bitwise_and"),
+    ("shift", lambda x: x << 1, r"the operator <<: .*2\*\*n \* x shifts by n"),
+    ("shift by it", lambda x: 1 >> x[0], r"the operator >>:"),
+    ("inverted", lambda x: ~x, r"the operator ~:"),
+    ("pow of three", lambda x: pow(x[0], 2, 3), r"pow\(\): .*np.remainder\(x\*\*y, z\)"),
+    ("pow of three, to it", lambda x: pow(2, x[0], 3), r"pow\(\)"),
+    ("deleted", lambda x: operator.delitem(x, 0), r"del x\[…\]: .*x = np.delete\(x, …\)"),
+    ("bytes", lambda x: len(bytes(x)), r"x.tobytes\(\): .*ad.stop_gradient"),
+    ("math.trunc", lambda x: math.trunc(x[2]), r"math.trunc\(\): .*NumPy's"),
+    ("statistics", lambda x: statistics.mean(x), r"x.as_integer_ratio\(\) in statistics.mean: "),
+    ("np.nditer", lambda x: sum(np.nditer(x)), r"np.asarray\(\): .*ad.stop_gradient"),
+    ("np.ndenumerate", lambda x: sum(v for _, v in np.ndenumerate(x)), r"np.asarray\(\)"),
+    ("np.fromiter", lambda x: np.sum(np.fromiter(x, float)), r"element of a plain array: float\(\)"),
+    ("np.save", lambda x: np.savez(io.BytesIO(), x), r"np.savez: .*save ad.stop_gradient\(x\)"),
     ("random scale", lambda x: np.random.default_rng(0).normal(0, x[0]), r"np.asarray\(\)"),
     ("random choice", lambda x: np.sum(np.random.default_rng(0).choice(x, 2)), r"np.asarray\(\)"),
     ("branch on an array", lambda x: x[0] if x else x[1], r"bool\(\): .*a.any\(\) or a.all\(\)"),
@@ -287,6 +308,8 @@ REFUSED = [
     ("no wrapper", lambda x: np.sum(scipy.linalg.polar(A * x)[0]), r"in scipy.*np.stack joins"),
     ("spline", lambda x: scipy.interpolate.CubicSpline([0, 1, 2], x)(0.5),
      r"in scipy.interpolate.CubicSpline: "),
+    ("as_strided", lambda x: np.lib.stride_tricks.as_strided(x, (2, 2), x.strides * 2),
+     r"np.asarray\(\): .*sliding_window_view"),
     ("no rule", lambda x: np.packbits(x), r"np.packbits: has no derivative rule .*ad.primitive"),
 ]  # fmt: skip
 
@@ -329,6 +352,7 @@ FOLLOWED = [
     ("if", lambda x: x[0] ** 2 if x[0] > 0 and x[1] < 0 else x[0]),
     ("and, or, not", lambda x: (x[0] or x[1]) * (x[0] and x[1]) + (not x[0]) * x[2]),
     ("while", lambda x: _doubled(x[0])),
+    ("text compared", lambda x: x[0] * (x[0] != "auto") + (x == "auto").sum()),
     ("in", lambda x: (x[0] in [5.0]) + (2.0 in X) + x[0]),
     ("copies", lambda x: np.sum(copy.copy(x) * copy.deepcopy({"x": [x]})["x"][0])),
     ("a copy is apart", lambda x: _written_copy(x)),

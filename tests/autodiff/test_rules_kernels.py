@@ -235,6 +235,23 @@ def test_second_order_at_equal_points(kernel, curvature, mode):
     np.testing.assert_allclose(ad.hessian(f, mode=mode)(x), -curvature * np.eye(2), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("nu", [0.3, 0.5, 0.7, 1.2, 1.5, 2.5])
+@pytest.mark.parametrize("distance", [1e-10, 1e-19, 1e-23, 1e-30])
+def test_the_slope_of_float32_at_distances_whose_square_underflows(nu, distance):
+    Z = np.array([[0.0, 0.0], [0.5, 0.1]], np.float32)
+    X = np.array([[distance, 0.0]], np.float32)
+    slopes = []
+    for x, z in ((X, Z), (X.astype(float), Z.astype(float))):
+        e = np.zeros_like(x)
+        e[0, 0] = 1
+        forward = ad.jvp(lambda x, z=z: Matern(nu)(x, z), (x,), (e,))[1][0, 0]
+        assert ad.grad(lambda x, z=z: Matern(nu)(x, z)[0, 0])(x)[0, 0] == forward
+        slopes.append(forward)
+    assert slopes[0].dtype == np.float32
+    assert slopes[0] < 0
+    np.testing.assert_allclose(slopes[0], slopes[1], rtol=8 * np.finfo(np.float32).eps)
+
+
 @by_mode
 @pytest.mark.parametrize("kernel", [Laplacian(0.5), Matern(0.5), Matern(0.3), ExpDotProduct(2.0)], ids=repr)
 def test_kinks_at_equal_points_are_finite(kernel, mode, rng):

@@ -77,6 +77,28 @@ CASES = [
     Case("poch m", of(sp.poch, 1.5), lambda x: mp.rf(1.5, x), (0.3, 1.7, 4.2), (), 60),
     Case("binom n", lambda x: sp.binom(x, 1.5), lambda x: mp.binomial(x, 1.5), (2.3, 5.7), (), 60),
     Case("binom k", of(sp.binom, 6.5), lambda x: mp.binomial(6.5, x), (2.3, 5.7), (), 200),
+    # where a gamma function has a pole: the quotient is 0 there, or another's pole cancels it
+    Case("beta, sum at a pole", of(sp.beta, 1.5), lambda x: mp.beta(1.5, x), (-1.5, -2.5, -6.5, -1.4), (),
+         200),
+    Case("beta, large sum at a pole", of(sp.beta, 150.5), lambda x: mp.beta(150.5, x), (-160.5,), (), 1e4),
+    Case("beta, two poles", of(sp.beta, 3.0),
+         lambda x: 2 / (x * (x + 1) * (x + 2)), (-3.0, -5.0, -2.6), (), 60),
+    Case("betaln, two poles", of(sp.betaln, 3.0),
+         lambda x: mp.log(abs(2 / (x * (x + 1) * (x + 2)))), (-3.0, -5.0, -2.6), (), 60),
+    Case("poch, z at a pole", lambda x: sp.poch(x, 1.5), lambda x: mp.rf(x, 1.5), (0.0, -1.0, -5.0, -1.1), (),
+         200),
+    Case("poch, whole m", lambda x: sp.poch(x, 3.0),
+         lambda x: x * (x + 1) * (x + 2), (0.0, -1.0, -2.0, -4.0, -0.9), (), 60),
+    Case("poch, m below 0", lambda x: sp.poch(x, -2.0),
+         lambda x: 1 / ((x - 1) * (x - 2)), (0.0, -1.0, -2.0, -0.6), (), 60),
+    Case("poch, large z at a pole", lambda x: sp.poch(x, 1.5), lambda x: mp.rf(x, 1.5), (-200.0,), (), 1e4),
+    Case("binom, k beyond n", lambda x: sp.binom(x, 7.0),
+         lambda x: mp.binomial(x, 7), (0.0, 1.0, 6.0, 5.9), (), 60),
+    Case("binom, k at a pole", of(sp.binom, 6.0),
+         lambda x: mp.binomial(6, x), (-1.0, -3.0, 7.0, 9.0, 8.9, -0.9), (), 200),
+    Case("binom, large n", of(sp.binom, 300.0), lambda x: mp.binomial(300, x), (301.0, -2.0), (), 1e4),
+    Case("binom, n below 0", lambda x: sp.binom(x, 3.0),
+         lambda x: x * (x - 1) * (x - 2) / 6, (-1.5, -2.0 + 2**-20), (), 60),
     Case("gammainc", of(sp.gammainc, 2.5),
          lambda x: mp.gammainc(2.5, 0, x, regularized=True), (0.5, 1.7, 4.2), (1e-10, 50.0), 200),
     Case("gammaincc", of(sp.gammaincc, 2.5),
@@ -357,6 +379,18 @@ def test_derivatives_in_an_order_are_refused(f, args):
         ad.grad(f, argnums=which)(*args)
     with pytest.raises(NoRuleError, match="has no derivative rule in"):
         ad.jvp(lambda v: f(*(v if i == which else a for i, a in enumerate(args))), (args[which],), (1.0,))
+
+
+@pytest.mark.parametrize(
+    ("f", "orders"),
+    [(sp.kn, (2.5,)), (sp.yn, (2.5,)), (sp.yn, (-2.5,)), (sp.expn, (2.5,)), (sp.expn, (0.5,)),
+     (sp.bdtr, (2.5, 5.5)), (sp.bdtrc, (2.5, 5.5)), (sp.bdtri, (2.5, 5.5)),
+     (sp.nbdtr, (2.5, 5.5)), (sp.nbdtrc, (2.5, 5.5)), (sp.nbdtri, (2.5, 5.5)), (sp.pdtri, (2.5,))],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:floating point number truncated", "ignore:non-integer arg n")
+def test_truncated_orders_are_truncated_in_the_slope(f, orders):
+    """SciPy warns that it truncates them: the slope is that of the value."""
+    check_derivative(lambda x: f(*orders, x), np.array([0.3, 0.6]))
 
 
 def test_every_rule_is_in_a_table():

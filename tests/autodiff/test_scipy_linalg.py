@@ -38,6 +38,7 @@ def solved(made=lambda a: a, **options):
     return lambda m: lambda a, b: m.solve(made(a), b, **options)
 
 
+MODES = ("forward-over-forward", "forward-over-reverse", "reverse-over-forward", "reverse-over-reverse")
 S, V, M = (3, 3), (3,), (3, 2)
 # name: (module -> function, shapes, kinds)
 CASES = {
@@ -112,6 +113,12 @@ def test_function(rng, name, kind):
             single = np.stack(columns, -1).reshape(np.shape(columns[0]) + x.shape)
             for mode in ("forward", "reverse"):
                 np.testing.assert_allclose(ad.jacobian(g, mode=mode)(x), single, rtol=1e-9, atol=1e-9)
+            weights = np.cos(np.arange(np.size(expected[0]))).reshape(np.shape(expected[0]))
+            total = lambda y, g=g, w=weights: np.sum(w * g(y))  # noqa: E731
+            by_columns = [ad.hvp(total, x, e.reshape(x.shape)) for e in np.eye(x.size)]
+            by_columns = np.reshape(by_columns, (*x.shape, *x.shape))
+            for mode in MODES:
+                np.testing.assert_allclose(ad.hessian(total, mode)(x), by_columns, rtol=1e-8, atol=1e-8)
 
 
 def test_the_other_triangle_is_neither_read_nor_given_a_gradient(rng):
@@ -157,3 +164,19 @@ def test_float32_stays_float32():
     ):
         value, gradient = ad.value_and_grad(lambda a, f=f: np.sum(f(a)))(a)
         assert (value.dtype, gradient.dtype) == (np.float32, np.float32)
+
+
+@pytest.mark.filterwarnings("ignore:logm result may be inaccurate")  # of the value, by SciPy
+@pytest.mark.parametrize("kind", "fc")
+def test_the_logarithm_in_single_precision_has_its_values_type(kind, rng):
+    """SciPy's value of float32 is float64: so is the tangent, as accurate as that in float64."""
+    single = (np.eye(3) * 4 + draw(rng, (3, 3), kind)).astype("F" if kind == "c" else "f")
+    e = draw(rng, (3, 3), kind).astype(single.dtype)
+    value, tangent = ad.jvp(linalg.logm, (single,), (e,))
+    double = np.result_type(single, np.float64)
+    exact = ad.jvp(linalg.logm, (single.astype(double),), (e.astype(double),))[1]
+    assert tangent.dtype == value.dtype
+    np.testing.assert_allclose(tangent, exact, rtol=1e-12 if value.dtype == double else 1e-5)
+    pulled = ad.vjp(linalg.logm, single)[1](value)[0]
+    assert pulled.dtype == single.dtype
+    np.testing.assert_allclose(np.vdot(pulled, e), np.vdot(value, tangent), rtol=1e-5)

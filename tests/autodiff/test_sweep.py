@@ -295,6 +295,39 @@ def test_second_order_of_two(ufunc, shapes):
             assert np.abs(got - expected).max() < 2e-14 * (1 + np.abs(expected).max())
 
 
+# a number made of all variables, and the variables, against an array of their length
+MIXED = {
+    "over a dot product": lambda x, c: np.sum(c * (c / np.dot(x, x))),
+    "over a sum": lambda x, c: c @ (c / np.sum(x)),
+    "angle": lambda x, c: np.sum(c * np.arctan2(c, np.dot(x, x))),
+    "power": lambda x, c: np.sum(c * c ** np.sum(x * x)),
+    "times": lambda x, c: np.sum(c * np.sin(c * np.dot(x, x)) * x),
+    "hypot": lambda x, c: np.sum(c * np.hypot(np.sum(x), c)),
+    "logaddexp": lambda x, c: np.sum(c * np.logaddexp(c, x[0] * x[-1])),
+    "products of other shapes": lambda x, c: np.sum(np.ravel((np.ones(1) * x[0])[:, None] * c) * c) * x[-1],
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("name", MIXED)
+def test_directions_are_not_taken_for_entries(name, n, mode):
+    """In a Hessian there are as many directions as variables: as entries of an array beside a number."""
+    x, c = powers_of_two(n) + 0.5, np.linspace(1, 2, n)
+    f = lambda x: MIXED[name](x, c)  # noqa: E731
+    rows = [ad.hvp(f, x, e, "reverse-over-reverse") for e in np.eye(n)]
+    np.testing.assert_allclose(ad.hessian(f, mode)(x), rows, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_direction_has_an_axis_of_its_own(mode):
+    A, w = points((2, 3)), points(6, seed=1)
+    f = lambda y: np.sum(w * np.ravel(np.reshape(np.ones(1) * y * y, (1, 1)) * A))  # noqa: E731
+    found = ad.hessian(f, mode)(1.5)
+    assert found.shape == ()
+    np.testing.assert_allclose(found, 2 * w @ np.ravel(A), rtol=1e-13)
+
+
 def test_users_arrays_are_not_written():
     """Cotangents and tangents that flow through unchanged belong to the caller."""
     x, g = points(5), powers_of_two(5)

@@ -436,7 +436,7 @@ def _no_plain(name):
 
 for _name in (
     "tolist", "item", "tobytes", "tofile", "dump", "dumps", "byteswap", "setflags", "getfield", "setfield",
-    "resize",
+    "resize", "as_integer_ratio",
 ):  # fmt: skip
     METHODS[_name] = _no_plain(_name)
 

@@ -36,12 +36,13 @@ def cylinder(fun, sign, factor=1.0, scaled=None, base=None):
     scaled : callable, optional
         ``scaled(x)`` times the function is added, for those with an exponential factor.
     base : np.ufunc, optional
-        The same function for any real order.
+        The same function for any real order, where `fun` truncates it.
     """
-    base = base or fun
+    cylinder_of = base or fun
 
     def slope(ans, v, x):
-        below, above = base(np.subtract(v, 1), x), base(np.add(v, 1), x)
+        v = v if base is None else np.trunc(v)
+        below, above = cylinder_of(np.subtract(v, 1), x), cylinder_of(np.add(v, 1), x)
         d = 0.5 * factor * (below - above if sign < 0 else below + above)
         return d if scaled is None else d + scaled(x) * ans
 

@@ -54,7 +54,8 @@ _distribution(
 )
 _distribution([(sp.fdtr, 1), (sp.fdtrc, -1)], [(sp.fdtri, 1)], _f_density, ("dfn", "dfd"))
 _distribution([(sp.stdtr, 1)], [(sp.stdtrit, 1)], _t_density, ("df",))
-# Counts: sums of probabilities up to the whole number below k are gamma's and beta's integrals.
+# Counts: sums of probabilities up to the whole number below k are gamma's and beta's integrals. SciPy
+# truncates numbers of trials and of successes.
 _distribution(
     [(sp.pdtr, -1), (sp.pdtrc, 1)],
     [(sp.pdtri, -1)],
@@ -64,13 +65,13 @@ _distribution(
 _distribution(
     [(sp.bdtr, -1), (sp.bdtrc, 1)],
     [(sp.bdtri, -1)],
-    lambda k, n, p: _beta_density(np.floor(k) + 1, np.subtract(n, np.floor(k)), p),
+    lambda k, n, p: _beta_density(np.floor(k) + 1, np.trunc(n) - np.floor(k), p),
     ("k", "n"),
 )
 _distribution(
     [(sp.nbdtr, 1), (sp.nbdtrc, -1)],
     [(sp.nbdtri, 1)],
-    lambda k, n, p: _beta_density(n, np.add(k, 1), p),
+    lambda k, n, p: _beta_density(np.trunc(n), np.trunc(k) + 1, p),
     ("k", "n"),
 )
 

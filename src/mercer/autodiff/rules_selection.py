@@ -13,7 +13,11 @@ from mercer.autodiff.trace import Traced, plain, stacked
 
 def _bounded(indices, n, mode):
     """Return indices within an axis, by take's modes, that the caller cannot change later."""
-    indices = np.array(plain(indices))
+    indices = plain(indices)
+    empty = isinstance(indices, list | tuple) and not np.size(
+        indices
+    )  # of no type, for NumPy of whole numbers
+    indices = np.array(indices, int if empty else None)
     if mode == "wrap":
         return indices % n
     if mode == "clip":

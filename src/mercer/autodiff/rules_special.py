@@ -13,7 +13,7 @@ import numpy as np
 import scipy.special as sp
 
 from mercer.autodiff.errors import NoRuleError, trace_error
-from mercer.autodiff.rules import cast, composite, define, elementwise, no_derivative, scale
+from mercer.autodiff.rules import Primitive, cast, composite, define, elementwise, no_derivative, scale
 from mercer.autodiff.rules_products import conjugate
 from mercer.autodiff.trace import plain
 from mercer.autodiff.ufunc_methods import shares
@@ -93,39 +93,121 @@ elementwise(sp.psi, _trigamma)
 elementwise(sp.gamma, lambda ans, x: ans * sp.psi(x))
 
 
-def _rgamma_slope(ans, x):
-    """−ψ(x)/Γ(x); around the zeros at −m the slope of (−1)ᵐ Γ(1 − x) sin(π(x + m))/π, which has no pole."""
+def _pole(x):
+    """Return whether x is near a pole −m of Γ, how far from it (0 elsewhere), and (−1)ᵐ."""
     m = -np.minimum(np.round(np.real(plain(x))), 0)
     d = np.add(x, m)
     near = np.less(np.absolute(plain(d)), 0.25)
-    y, d = np.where(near, np.subtract(1, x), 1), np.where(near, d, 0)
-    sign = np.where(np.mod(m, 2) == 0, 1, -1)
-    zero = sign * sp.gamma(y) * (np.cos(PI * d) - sp.psi(y) * np.sin(PI * d) / PI)
+    return near, np.where(near, d, 0), np.where(np.mod(m, 2) == 0, 1, -1)
+
+
+def _is_whole(x):
+    return np.equal(plain(x), np.round(plain(x)))
+
+
+def _zero_slope(d, sign, rest, log_slope):
+    """The slope of rest · (−1)ᵐ sin(πd)/π around d = 0: 1/Γ(x) is Γ(1 − x) times that, which has no pole."""
+    return sign * rest * (np.cos(PI * d) + log_slope * np.sin(PI * d) / PI)
+
+
+def _rgamma_slope(ans, x):
+    near, d, sign = _pole(x)
+    y = np.where(near, np.subtract(1, x), 1)
+    zero = _zero_slope(d, sign, sp.gamma(y), -sp.psi(y))
     return cast(np.where(near, zero, -ans * sp.psi(np.where(near, 1, x))), ans)
+
+
+def _psi_gap_of(n, x, k):
+    """ψ⁽ⁿ⁾(x + k) − ψ⁽ⁿ⁾(x); for whole k the poles cancel, and the reflected points have none."""
+    y = np.add(x, k)
+    both = _is_whole(k) & np.less(x, 0.5) & np.less(y, 0.5)
+    x, y = np.where(both, np.subtract(1, x), x), np.where(both, 1 - y, y)
+    gap = sp.polygamma(n, y) - sp.polygamma(n, x) if n else sp.psi(y) - sp.psi(x)
+    return np.where(both & (n % 2 == 1), -gap, gap)[()]
+
+
+psi_gap = Primitive(
+    _psi_gap_of,
+    name="ψ(x + k) − ψ(x)",
+    batched=True,
+    partials=(
+        None,
+        lambda ans, n, x, k: psi_gap(n + 1, x, k),
+        lambda ans, n, x, k: polygamma(n + 1, np.add(x, k)),
+    ),
+)
+
+
+def _beta_slope(ans, a, b):
+    """Of Γ(a) Γ(b)/Γ(a + b) in a."""
+    total = np.add(a, b)
+    near, d, sign = _pole(total)
+    near = near & ~_is_whole(b)  # at a whole b there is none, or another
+    slope = -ans * psi_gap(0, np.where(near, 1, a), np.where(near, 1, b))
+    if not near.any():
+        return cast(slope, ans)
+    a, b, y = np.where(near, a, 1), np.where(near, b, 0.5), np.where(near, 1 - total, 1)
+    # Γ(b) is π/(Γ(1 − b) sin(πb)): the product of three gamma functions could overflow.
+    whole = np.round(plain(b))
+    sine = np.where(np.mod(whole, 2) == 0, 1, -1) * np.sin(PI * (b - whole))
+    return cast(
+        np.where(near, _zero_slope(d, sign, sp.beta(a, y) * PI / sine, sp.psi(a) - sp.psi(y)), slope), ans
+    )
+
+
+def _poch_slope(ans, z, m):
+    """Of Γ(z + m)/Γ(z) in z."""
+    total = np.add(z, m)
+    near, d, sign = _pole(z)
+    near = near & ~(_is_whole(m) & np.less(plain(total), 0.5))
+    slope = ans * psi_gap(0, np.where(near, 1, z), np.where(near, 1, m))
+    if not near.any():
+        return cast(slope, ans)
+    y, m, total = np.where(near, np.subtract(1, z), 1), np.where(near, m, 1), np.where(near, total, 1)
+    # Γ(z + m) Γ(1 − z), which is a quotient of two gamma functions where either is small
+    up = np.greater(plain(total), 0)
+    down = (
+        sp.poch(np.where(up, 1, 1 - total), np.where(up, 1, m)) * PI / np.sin(PI * np.where(up, 0.5, total))
+    )
+    rest = np.where(up, sp.gamma(np.where(up, total, 1)) * sp.gamma(np.where(up, y, 1)), down)
+    return cast(np.where(near, _zero_slope(d, sign, rest, sp.psi(total) - sp.psi(y)), slope), ans)
+
+
+def _binom_fall(ans, n, i):
+    """Γ(n + 1)/Γ(n − i + 1) times the slope of 1/Γ(i + 1), of which `ans` is the product with that."""
+    near, d, sign = _pole(np.add(i, 1))
+    slope = -ans * sp.psi(np.where(near, 1, np.add(i, 1)))
+    if not near.any():
+        return slope
+    n, y = np.where(near, n, 1), np.where(near, np.negative(i), 1)
+    return np.where(near, _zero_slope(d, sign, sp.beta(n + 1, y), -sp.psi(y)), slope)
+
+
+def _binom_slope(ans, n, k):
+    """Of Γ(n + 1)/(Γ(k + 1) Γ(n − k + 1)) in n."""
+    rest = np.subtract(n, k)
+    near = _pole(rest + 1)[0] & ~(_is_whole(k) & np.less(plain(n), -0.5))
+    slope = ans * psi_gap(0, np.where(near, 1, rest + 1), np.where(near, 1, k))
+    if not near.any():
+        return cast(slope, ans)
+    n, rest = np.where(near, n, 1), np.where(near, rest, 1)
+    return cast(np.where(near, ans * sp.psi(n + 1) + _binom_fall(ans, n, rest), slope), ans)
 
 
 elementwise(sp.rgamma, _rgamma_slope)
 elementwise(sp.gammaln, lambda ans, x: sp.psi(x))
 elementwise(sp.loggamma, lambda ans, x: sp.psi(x))
-elementwise(
-    sp.beta,
-    lambda ans, a, b: ans * (sp.psi(a) - sp.psi(np.add(a, b))),
-    lambda ans, a, b: ans * (sp.psi(b) - sp.psi(np.add(a, b))),
-)
+elementwise(sp.beta, _beta_slope, lambda ans, a, b: _beta_slope(ans, b, a))
 elementwise(
     sp.betaln,
-    lambda ans, a, b: sp.psi(a) - sp.psi(np.add(a, b)),
-    lambda ans, a, b: sp.psi(b) - sp.psi(np.add(a, b)),
+    lambda ans, a, b: cast(-psi_gap(0, a, b), ans),
+    lambda ans, a, b: cast(-psi_gap(0, b, a), ans),
 )
-elementwise(
-    sp.poch,
-    lambda ans, z, m: ans * (sp.psi(np.add(z, m)) - sp.psi(z)),
-    lambda ans, z, m: ans * sp.psi(np.add(z, m)),
-)
+elementwise(sp.poch, _poch_slope, lambda ans, z, m: ans * sp.psi(np.add(z, m)))
 elementwise(
     sp.binom,
-    lambda ans, n, k: ans * (sp.psi(np.add(n, 1)) - sp.psi(np.subtract(n, k) + 1)),
-    lambda ans, n, k: ans * (sp.psi(np.subtract(n, k) + 1) - sp.psi(np.add(k, 1))),
+    _binom_slope,
+    lambda ans, n, k: cast(_binom_fall(ans, n, k) - _binom_fall(ans, n, np.subtract(n, k)), ans),
 )
 
 # ufuncs behind the Python functions scipy.special.zeta and lambertw
@@ -237,7 +319,8 @@ elementwise(sp.exp1, lambda ans, x: -np.exp(-x) / x)
 
 
 def _expn_slope(ans, n, x):
-    """−E_(n−1)(x), where E_(−1)(x) = (e^(−x) + E_0(x))/x."""
+    """−E_(n−1)(x), where E_(−1)(x) = (e^(−x) + E_0(x))/x; SciPy truncates n."""
+    n = np.trunc(n)
     lower = sp.expn(np.maximum(np.subtract(n, 1), 0), x)
     return -np.where(np.greater(n, 0), lower, (np.exp(-x) + ans) / x)
 

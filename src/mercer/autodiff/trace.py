@@ -14,7 +14,14 @@ import sys
 import numpy as np
 
 from mercer._native import sweep as _sweep
-from mercer.autodiff.errors import ClosedTraceError, NoRuleError, TraceValueError, trace_error
+from mercer.autodiff.errors import (
+    ClosedTraceError,
+    NoRuleError,
+    TraceError,
+    TraceValueError,
+    trace_error,
+    written_as,
+)
 
 __all__ = [
     "CREATION",
@@ -100,6 +107,7 @@ def _array(x):
         "keep it traced: np.stack joins traced values (np.array([x, y]) is not dispatched by NumPy), "
         "assignment needs a traced array (np.zeros_like(x) or np.zeros(n, like=x) makes one), "
         "ad.stop_gradient(x) gives the plain value",
+        ValueError if written_as("nditer") else TraceError,  # for a TypeError, np.nditer has words of its own
     )
 
 
@@ -118,14 +126,40 @@ def _pickle(x):
     )
 
 
+def _hash(x):
+    return trace_error(
+        "hash()",
+        "a traced value is unhashable, as arrays are: it is no key of a dict, no element of a set",
+        "take a plain key, as float(ad.stop_gradient(x))",
+    )
+
+
+def _bits(x, operator):
+    return trace_error(
+        f"the operator {operator}",
+        f"works on bits of whole numbers and booleans, a traced value has the type {x.dtype}",
+        "compare first, as in (x > 0) & mask; 2**n * x shifts by n",
+    )
+
+
+def _modulo(x):
+    return trace_error(
+        "pow()", "a third argument is for whole numbers", "write np.remainder(x**y, z) for pow(x, y, z)"
+    )
+
+
+def _deletion(x):
+    return trace_error(
+        "del x[…]", "entries of an array cannot be deleted", "write x = np.delete(x, …)", TraceValueError
+    )
+
+
 def no_rule(name):
     """Return the error for a function without a rule."""
-    return trace_error(
-        name,
-        "has no derivative rule",
-        "write it with NumPy functions that have one, or give it a rule by ad.primitive",
-        NoRuleError,
-    )
+    remedy = "write it with NumPy functions that have one, or give it a rule by ad.primitive"
+    if name.startswith("np.save"):
+        remedy = "save ad.stop_gradient(x)"
+    return trace_error(name, "has no derivative rule", remedy, NoRuleError)
 
 
 def _closed(name):
@@ -173,6 +207,10 @@ _sweep.ERRORS.update(
         "array": _array,
         "number": _number,
         "pickle": _pickle,
+        "hash": _hash,
+        "bits": _bits,
+        "modulo": _modulo,
+        "deletion": _deletion,
         "no rule": no_rule,
         "closed": _closed,
         "closure": _closure,

@@ -144,21 +144,25 @@ class _GeneralMatern(BlockKernel):
         return _SquaredDistance(self.length_scale)
 
     def _functions(self, X, Z, order=2):
-        return matern(self.nu, self._distance(X, Z).astype(np.float64, copy=False), order)
+        return matern(self.nu, self._distance(X, Z), order)
 
     def _block(self, X, Z):
+        X, Z = _double(X, Z)
         return self._functions(X, Z, order=0)[0]
 
     def _block_diag(self, X):
         return np.ones(X.shape[0])
 
     def _block_pullback(self, X, Z, G):
+        X, Z = _double(X, Z)
         return self._distance.pullback(X, Z, _times(G, self._functions(X, Z)[1]))
 
     def _block_pushforward(self, X, Z, tX, tZ, tparams):
+        X, Z = _double(X, Z)
         return _times(self._distance.pushforward(X, Z, tX, tZ, tparams), self._functions(X, Z)[1])
 
     def _block_second(self, X, Z, G, tX, tZ, tparams):
+        X, Z = _double(X, Z)
         _, f1, f2 = self._functions(X, Z)
         moved = _times(G, _times(self._distance.pushforward(X, Z, tX, tZ, tparams), f2))
         first = self._distance.pullback(X, Z, moved)
@@ -167,10 +171,16 @@ class _GeneralMatern(BlockKernel):
         return dX, dZ, {name: first[2][name] + second[2][name] for name in first[2]}
 
     def _block_mixed(self, X, Z, t, s):
+        X, Z = _double(X, Z)
         _, f1, f2 = self._functions(X, Z)
         both = [self._distance.pushforward(X, Z, *along) for along in (t, s)]
         curved = _times(self._distance.second_pushforward(X, Z, t, s), f1)
         return _times(both[0] * both[1], f2) + curved
+
+
+def _double(*arrays):
+    """Return points in float64: below ν = 1 slopes grow where the squared distance of float32 is 0."""
+    return (None if a is None else a.astype(np.float64, copy=False) for a in arrays)
 
 
 def _times(g, slope):

@@ -57,6 +57,8 @@ def _matrix_function(f, name, check=None):
             if t is None:
                 continue
             moved = align(t, every[i], np.ndim(ans))
+            if moved.dtype != ans.dtype:  # SciPy has logarithms in double precision alone
+                moved = moved.astype(ans.dtype)
             chosen = [*directions, moved] if i == 0 else [*directions[: i - 1], moved, *directions[i:]]
             term = primitive(a, *chosen)
             total = term if total is None else total + term
@@ -187,12 +189,13 @@ def _sylvester_value(a, b, q):
 
 
 def _sylvester_jvp(tangents, ans, a, b, q):
-    ta, tb, right = tangents
+    ta, tb, tq = tangents
+    right = None if tq is None else align(tq, q, np.ndim(ans))
     if ta is not None:
-        term = np.matmul(ta, ans)
+        term = np.matmul(align(ta, a, np.ndim(ans)), ans)
         right = -term if right is None else right - term
     if tb is not None:
-        term = np.matmul(ans, tb)
+        term = np.matmul(ans, align(tb, b, np.ndim(ans)))
         right = -term if right is None else right - term
     return _sylvester(a, b, right)
 
