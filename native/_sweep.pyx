@@ -48,7 +48,8 @@ cdef extern from "mercer.h" nogil:
 cdef extern from "sweep.h" nogil:
     int MERCER_POWER_BY, MERCER_N_UNARY, MERCER_ADD, MERCER_SUBTRACT, MERCER_MULTIPLY, MERCER_SCALE
     int MERCER_DIVIDE, MERCER_NEGATIVE, MERCER_EXP, MERCER_TAN, MERCER_TANH, MERCER_SQRT, MERCER_RECIPROCAL
-    int MERCER_SINH, MERCER_COSH
+    int MERCER_SINH, MERCER_COSH, MERCER_TAN_OF_ANSWER, MERCER_EXP_OF_ANSWER, MERCER_SQRT_OF_ANSWER
+    int MERCER_RECIPROCAL_OF_ANSWER, MERCER_TANH_OF_ANSWER
     enum: MERCER_N_OPCODES
     void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *x,
                               const double *r, double c, double *out) noexcept
@@ -119,6 +120,7 @@ include "sweep_slopes.pxi"
 include "sweep_axes.pxi"
 include "sweep_linear.pxi"
 include "sweep_backward.pxi"
+include "sweep_pushed.pxi"
 include "sweep_calls.pxi"
 
 

@@ -24,7 +24,12 @@
     X(ARCTAN, 1.0 / (1.0 + x * x), -2.0 * x / ((1.0 + x * x) * (1.0 + x * x)))                              \
     X(ABSOLUTE, (double)((x > 0.0) - (x < 0.0)), 0.0)                                                       \
     X(POWER_BY, c == 0.0 ? 0.0 : c * raised(x, c - 1.0),                                                    \
-      c == 0.0 || c == 1.0 ? 0.0 : c * (c - 1.0) * raised(x, c - 2.0))
+      c == 0.0 || c == 1.0 ? 0.0 : c * (c - 1.0) * raised(x, c - 2.0))                                      \
+    X(TAN_OF_ANSWER, 1.0 + r * r, 2.0 * r)                                                                  \
+    X(EXP_OF_ANSWER, r, 1.0)                                                                                \
+    X(SQRT_OF_ANSWER, 0.5 / r, -0.5 / (r * r))                                                              \
+    X(RECIPROCAL_OF_ANSWER, -r * r, -2.0 * r)                                                               \
+    X(TANH_OF_ANSWER, 1.0 - r * r, -2.0 * r)
 
 /* The share of an extremum: ties are split, and what is not a number is what was returned. */
 #define MORE(WINS, SELF) (WINS || SELF != SELF ? 1.0 : x == y ? 0.5 : 0.0)

@@ -27,6 +27,12 @@ enum {
     MERCER_ARCTAN,
     MERCER_ABSOLUTE,
     MERCER_POWER_BY, /* x ** c for one number c */
+    /* Slopes as functions of the answer alone, second slopes their derivatives in it. */
+    MERCER_TAN_OF_ANSWER,
+    MERCER_EXP_OF_ANSWER,
+    MERCER_SQRT_OF_ANSWER,
+    MERCER_RECIPROCAL_OF_ANSWER,
+    MERCER_TANH_OF_ANSWER,
     MERCER_N_UNARY,
     MERCER_ADD = 64,
     MERCER_SUBTRACT,
@@ -42,7 +48,7 @@ enum {
 void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *x,
                           const double *r, double c, double *out);
 /* out[i, j] = s[i, j] * f'(x[j]) + t[j] * f''(x[j]) * u[i, j]; s or u may be NULL (zero). If product is not NULL,
-   product[j] = t[j] * f'(x[j]). */
+   product[j] = t[j] * f'(x[j]). Of slopes of the answer x is the answer, and u its tangent. */
 void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t, const double *x,
                        const double *r, double c, const double *u, double *out, double *product);
 /* out = x op y in rows of n; returns whether all of it is finite. From row to row x goes on by x_row, in a row by
