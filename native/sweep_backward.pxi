@@ -140,7 +140,7 @@ cdef int deposit(Sweep sweep, Py_ssize_t slot, object part, bint fresh_array) ex
         sweep.held[slot] = part
         sweep.owned[slot] = fresh_array
     elif sweep.owned[slot] and owned_pair(have, part):
-        mercer_accumulate(cnp.PyArray_SIZE(<cnp.ndarray>part), data_of(part), data_of(have))
+        DOUBLES.accumulate(cnp.PyArray_SIZE(<cnp.ndarray>part), data_of(part), data_of(have))
     else:
         sweep.hush()
         sweep.held[slot] = have = operate2(ADD, have, part)
@@ -184,11 +184,13 @@ cdef int pull_operation(Sweep sweep, Py_ssize_t i, Primitive p, object g) except
             part = slope_product_of_answer(p, g, x, r, sweep.chunk, sweep.pushed if narrowed else None)
             return 0 if part is None else deposit(sweep, parent, part, is_unshared(part, 1))
         x = r
+    elif isinstance(r, Like):  # of a square
+        r = x
     if (g_is_owned and not (narrowed or lead) and cnp.PyArray_CheckExact(g)
             and read(g, &a) and read(x, &o) and read(r, &q) and a.n == o.n and a.n == q.n
             and (a.n <= LIBM_UP_TO or slope_is_cheap(p.opcode))
             and (y is None or read(y, &k))):
-        mercer_slope_product(p.opcode, 1, a.n, a.data, o.data, q.data, k.number, <double *>a.data)
+        DOUBLES.slope_product(p.opcode, 1, a.n, a.data, o.data, q.data, k.number, <double *>a.data)
         return deposit(sweep, parent, g, True)
     sweep.hush()
     if not real_of(g, x):
@@ -270,7 +272,7 @@ cdef object scaled_sum(object g, object slope):
         value, tangent = scaled_sum(t.value, slope), scaled_sum(t.tangent, slope)
         return None if value is None or tangent is None else traced(value, t.level, -1, tangent)
     if read(g, &a) and read(slope, &b) and a.step and b.step and same_shape(g, slope):
-        return mercer_number(mercer_scaled_sum(a.n, a.data, b.data))
+        return mercer_number(DOUBLES.scaled_sum(a.n, a.data, b.data))
     return None
 
 
@@ -287,11 +289,11 @@ cdef bint scaled_in_place(Primitive p, int which, object g, object x, object y):
         t = <Traced>g
         if not (is_scalable(t.value, slope) and is_scalable(t.tangent, slope)):
             return False
-        mercer_scale(cnp.PyArray_SIZE(<cnp.ndarray>t.tangent), data_of(t.tangent), b.data, b.step)
+        DOUBLES.scale(cnp.PyArray_SIZE(<cnp.ndarray>t.tangent), data_of(t.tangent), b.data, b.step)
         g = t.value
     elif not is_scalable(g, slope):
         return False
-    mercer_scale(cnp.PyArray_SIZE(<cnp.ndarray>g), data_of(g), b.data, b.step)
+    DOUBLES.scale(cnp.PyArray_SIZE(<cnp.ndarray>g), data_of(g), b.data, b.step)
     return True
 
 
@@ -342,7 +344,7 @@ cdef object summed(object part, object x, object chunk):
     if (chunk is None and type(part) is cnp.ndarray and MERCER_IS_NUMBER(x)
             and cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>part)
             and cnp.PyArray_TYPE(<cnp.ndarray>part) == cnp.NPY_DOUBLE):
-        return mercer_number(mercer_sum(cnp.PyArray_SIZE(<cnp.ndarray>part), data_of(part)))
+        return mercer_number(DOUBLES.sum(cnp.PyArray_SIZE(<cnp.ndarray>part), data_of(part)))
     return unbroadcast(part, x, chunk)
 
 

@@ -17,18 +17,18 @@ cdef object slope_product(Primitive p, object t, object x, object r, object c, P
                 and (a.step or not o.step)
                 and (c is None or read(c, &k))):
             if not a.step:
-                mercer_slope_product(p.opcode, 1, 1, a.data, o.data, b.data, k.number, &out_number)
+                DOUBLES.slope_product(p.opcode, 1, 1, a.data, o.data, b.data, k.number, &out_number)
                 return mercer_number(out_number)
             out = new_like(t)
             if o.step or lead:
                 if o.n <= LIBM_UP_TO or slope_is_cheap(p.opcode):
-                    mercer_slope_product(p.opcode, lead if lead else 1, o.n, a.data, o.data, b.data, k.number,
+                    DOUBLES.slope_product(p.opcode, lead if lead else 1, o.n, a.data, o.data, b.data, k.number,
                                          data_of(out))
                     return out
                 if slope_loop(p.opcode) and o.step:
                     slope = new_like(x)
                     run_loop(slope_loop(p.opcode), o.n, o.data, data_of(slope))
-                    mercer_rows_product(lead if lead else 1, o.n, a.data, data_of(slope), data_of(out))
+                    DOUBLES.rows_product(lead if lead else 1, o.n, a.data, data_of(slope), data_of(out))
                     return out
     elif not lead and top.open and below_is_plain(t, x, r, top):
         return slope_product_above(p, t, x, r, c, top)
@@ -117,11 +117,11 @@ cdef tuple slope_both(int opcode, object s, object t, object x, object r, object
     if not read_pushed(&o, s, t, x, r, c, u, 1):
         return None, None
     if not o.x.step:
-        mercer_slope_push(opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data, &push,
+        DOUBLES.slope_push(opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data, &push,
                           &product)
         return mercer_number(product), mercer_number(push)
     ans, tangent = new_like(x), new_like(x)
-    mercer_slope_push(opcode, 1, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+    DOUBLES.slope_push(opcode, 1, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
                       data_of(tangent), data_of(ans))
     return ans, tangent
 
@@ -149,11 +149,11 @@ cdef object slope_pushed(int opcode, object s, object t, object x, object r, obj
     if not read_pushed(&o, s, t, x, r, c, u, rows):
         return None
     if not o.x.step and not lead:
-        mercer_slope_push(opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data, &number,
+        DOUBLES.slope_push(opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data, &number,
                           NULL)
         return mercer_number(number)
     out = new_like(u if s is None else s)
-    mercer_slope_push(opcode, rows, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+    DOUBLES.slope_push(opcode, rows, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
                       data_of(out), NULL)
     return out
 
@@ -222,13 +222,13 @@ cdef object push2(Primitive p, object s, object t, object x, object y, object r,
             and (s is None or (read(s, &a) and a.n == o.n and a.step == o.step))
             and (t is None or (read(t, &b) and b.n == q.n and b.step == q.step))):
         if not v.step:
-            mercer_push2(p.opcode, 1, 1, a.data, 0, b.data, 0, o.data, 0, 0, q.data, 0, 0, v.data, &number)
+            DOUBLES.push2(p.opcode, 1, 1, a.data, 0, b.data, 0, o.data, 0, 0, q.data, 0, 0, v.data, &number)
             return mercer_number(number)
         if o.step and q.step and not same_shape(x, y):
             out = push2_pair(p.opcode, s, t, x, y, r)
         else:
             out = new_like(r)
-            mercer_push2(p.opcode, 1, v.n, a.data, a.step, b.data, b.step, o.data, 0, o.step, q.data, 0,
+            DOUBLES.push2(p.opcode, 1, v.n, a.data, a.step, b.data, b.step, o.data, 0, o.step, q.data, 0,
                          q.step, v.data, data_of(out))
         if out is not None:
             return out
@@ -255,7 +255,7 @@ cdef object added_to(object total, object term):
     """Return total + term, where it stands if nobody but the caller has `total`."""
     if not (owned_pair(total, term) and is_unshared(total, 1)):
         return operate2(ADD, total, term)
-    mercer_accumulate(cnp.PyArray_SIZE(<cnp.ndarray>term), data_of(term), data_of(total))
+    DOUBLES.accumulate(cnp.PyArray_SIZE(<cnp.ndarray>term), data_of(term), data_of(total))
     return total
 
 
@@ -290,12 +290,12 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
     if read(t, &a) and read(x, &o) and read(y, &b) and read(r, &q):
         if (not o.step or not b.step or same_shape(x, y)) and (a.n == rows * q.n or (a.n == rows)):
             if not q.step and not lead:
-                mercer_slope_product2(op, which, 1, 1, a.data, 0, o.data, 0, b.data, 0, q.data, &out_number)
+                DOUBLES.slope_product2(op, which, 1, 1, a.data, 0, o.data, 0, b.data, 0, q.data, &out_number)
                 return mercer_number(out_number)
             if q.n <= CHEAP_UP_TO:
                 step = 1 if a.n == rows * q.n else 0
                 out = new_like(r) if not lead else np.empty((lead, *shape_of(r)))
-                mercer_slope_product2(op, which, rows, q.n, a.data, step, o.data, o.step, b.data, b.step,
+                DOUBLES.slope_product2(op, which, rows, q.n, a.data, step, o.data, o.step, b.data, b.step,
                                       q.data, data_of(out))
                 return out
     elif not lead:
@@ -368,11 +368,11 @@ cdef object slope_push2(int opcode, int which, Pushed2 *o, object r):
     if o.s.data == NULL and o.u.data == NULL and o.v.data == NULL:
         return None
     if not o.r.step:
-        mercer_slope_push2(opcode, which, 1, o.s.data, 0, o.t.data, 0, o.x.data, 0, o.y.data, 0, o.r.data,
+        DOUBLES.slope_push2(opcode, which, 1, o.s.data, 0, o.t.data, 0, o.x.data, 0, o.y.data, 0, o.r.data,
                            o.u.data, 0, o.v.data, 0, &number)
         return mercer_number(number)
     out = new_like(r)
-    mercer_slope_push2(opcode, which, o.r.n, o.s.data, o.s.step, o.t.data, o.t.step, o.x.data, o.x.step,
+    DOUBLES.slope_push2(opcode, which, o.r.n, o.s.data, o.s.step, o.t.data, o.t.step, o.x.data, o.x.step,
                        o.y.data, o.y.step, o.r.data, o.u.data, o.u.step, o.v.data, o.v.step, data_of(out))
     return out
 
@@ -398,7 +398,7 @@ def scale_plain(t, slope):
         if isinstance(out, cnp.ndarray) and cnp.PyArray_TYPE(<cnp.ndarray>out) == cnp.NPY_DOUBLE \
                 and cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>out):
             array = <cnp.ndarray>out
-            if mercer_all_finite(cnp.PyArray_SIZE(array), <const double *>cnp.PyArray_DATA(array)):
+            if DOUBLES.all_finite(cnp.PyArray_SIZE(array), <const double *>cnp.PyArray_DATA(array)):
                 return out
         elif np.isfinite(out).all():
             return out

@@ -1,4 +1,4 @@
-"""A Hessian-vector product holds tangents alone where nobody reads the values of cotangents (sweep_pushed.pxi).
+"""Where nobody reads the values of cotangents, a Hessian-vector product holds tangents alone (sweep_pushed.pxi).
 
 The other nestings of the modes hold both, and must agree.
 """
@@ -21,7 +21,7 @@ FUNCTIONS = {
     "same twice": lambda x: np.sum((x + x) * (x - 0.5 * x) - x * x),
     "product with a linear term": lambda x: np.sum(x * np.sin(C * x) * x),
     "quotient": lambda x: np.sum((C * x) / (1 + x * x) / C),
-    "negative": lambda x: np.sum(np.exp(-x) * -(-x)),
+    "negative": lambda x: np.sum(np.exp(-x) * np.negative(-x)),
     "linear": lambda x: np.sum(C * x) - 3 * x[0, 1],
     "linear after a slope": lambda x: 2 * np.sum(np.sin(x) @ A - C),
     "broadcast": lambda x: np.sum(np.tanh(x[:, None, :] - x[None]) ** 2 * x[:, None, :1]),
@@ -58,7 +58,9 @@ def test_products_are_those_of_the_other_modes(point, name):
     x, v = point
     f = FUNCTIONS[name]
     found = ad.hvp(f, x, v)
-    assert found.shape == x.shape and found.flags.owndata and found.flags.writeable
+    assert found.shape == x.shape
+    assert found.flags.owndata
+    assert found.flags.writeable
     for mode in OTHERS:
         np.testing.assert_allclose(found, ad.hvp(f, x, v, mode=mode), rtol=1e-12, atol=1e-12)
 

@@ -337,7 +337,7 @@ def grad(f, argnums=0, has_aux=False, holomorphic=False):
 
 
 def gradient_pushed(f, x, v):
-    """Return the directional derivative of a gradient, which itself is computed only as far as that needs it."""
+    """Return the directional derivative of a gradient, which itself is computed as far as that needs it."""
     leaves, structures = flatten_args((x,), name_of(f))
     directions = _matching(leaves, structures, [v], "tangent")
     level = Forward()
