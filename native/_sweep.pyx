@@ -50,34 +50,33 @@ cdef extern from "sweep.h" nogil:
     int MERCER_DIVIDE, MERCER_NEGATIVE, MERCER_EXP, MERCER_TAN, MERCER_TANH, MERCER_SQRT, MERCER_RECIPROCAL
     int MERCER_SINH, MERCER_COSH, MERCER_TAN_OF_ANSWER, MERCER_EXP_OF_ANSWER, MERCER_SQRT_OF_ANSWER
     int MERCER_RECIPROCAL_OF_ANSWER, MERCER_TANH_OF_ANSWER
-    enum: MERCER_N_OPCODES
+    enum: MERCER_N_OPCODES, MERCER_SHORT
     ctypedef struct MercerSweep:
         void (*slope_product)(int op, ptrdiff_t lead, ptrdiff_t n, const void *t, const void *x,
-                                  const void *r, double c, void *out) noexcept
-        void (*slope_push)(int op, ptrdiff_t lead, ptrdiff_t n, const void *s, const void *t,
-                               const void *x, const void *r, double c, const void *u, void *out,
-                               void *product) noexcept
+                              const void *r, double c, void *out) noexcept
+        void (*slope_push)(int op, ptrdiff_t lead, ptrdiff_t n, const void *s, const void *t, const void *x,
+                           const void *r, double c, const void *u, void *out, void *product) noexcept
         int (*binary)(int op, ptrdiff_t rows, ptrdiff_t n, const double *x, ptrdiff_t x_row, ptrdiff_t x_step,
-                          const double *y, ptrdiff_t y_row, ptrdiff_t y_step, double *out) noexcept
+                      const double *y, ptrdiff_t y_row, ptrdiff_t y_step, double *out) noexcept
         void (*slope_product2)(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,
-                                   const double *x, int x_step, const double *y, int y_step, const double *r,
-                                   double *out) noexcept
+                               const double *x, int x_step, const double *y, int y_step, const double *r,
+                               double *out) noexcept
         void (*accumulate)(ptrdiff_t n, const void *x, void *out) noexcept
         void (*push2)(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_t s_step, const double *t,
-                          ptrdiff_t t_step, const double *x, ptrdiff_t x_row, ptrdiff_t x_step, const double *y,
-                          ptrdiff_t y_row, ptrdiff_t y_step, const double *r, double *out) noexcept
+                      ptrdiff_t t_step, const double *x, ptrdiff_t x_row, ptrdiff_t x_step, const double *y,
+                      ptrdiff_t y_row, ptrdiff_t y_step, const double *r, double *out) noexcept
         void (*slope_push2)(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t,
-                                int t_step, const double *x, int x_step, const double *y, int y_step,
-                                const double *r, const double *u, int u_step, const double *v, int v_step,
-                                double *out) noexcept
+                            int t_step, const double *x, int x_step, const double *y, int y_step,
+                            const double *r, const double *u, int u_step, const double *v, int v_step,
+                            double *out) noexcept
         void (*rows_product)(ptrdiff_t lead, ptrdiff_t n, const double *t, const double *slope,
-                                 double *out) noexcept
+                             double *out) noexcept
         void (*scale)(ptrdiff_t n, double *t, const double *slope, int step) noexcept
         double (*scaled_sum)(ptrdiff_t n, const double *t, const double *slope) noexcept
         void (*sum_middle)(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *x,
-                               double *out) noexcept
+                           double *out) noexcept
         void (*repeat_middle)(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *x,
-                                  double *out) noexcept
+                              double *out) noexcept
         double (*sum)(ptrdiff_t n, const double *x) noexcept
         int (*all_finite)(ptrdiff_t n, const double *x) noexcept
     const MercerSweep *mercer_sweep(int is_float32) noexcept

@@ -44,6 +44,9 @@ enum {
     MERCER_N_OPCODES
 };
 
+/* Fewer numbers than these NumPy adds up one after the other. */
+enum { MERCER_SHORT = 8 };
+
 /* What one type can do at one instruction set: arrays of it where there is void. */
 typedef struct {
     /* out[i, j] = t[i, j] * f'(x[j]), r = f(x). */

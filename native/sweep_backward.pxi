@@ -139,9 +139,7 @@ cdef int deposit(Sweep sweep, Py_ssize_t slot, object part, bint fresh_array) ex
     if have is None:
         sweep.held[slot] = part
         sweep.owned[slot] = fresh_array
-    elif sweep.owned[slot] and owned_pair(have, part):
-        DOUBLES.accumulate(cnp.PyArray_SIZE(<cnp.ndarray>part), data_of(part), data_of(have))
-    else:
+    elif not (sweep.owned[slot] and accumulate(have, part)):
         sweep.hush()
         sweep.held[slot] = have = operate2(ADD, have, part)
         sweep.owned[slot] = type(have) is cnp.ndarray
@@ -163,6 +161,7 @@ cdef int pull_operation(Sweep sweep, Py_ssize_t i, Primitive p, object g) except
     cdef Py_ssize_t first = tape.headers[i].first, slot = tape.headers[i].slot, parent = tape.parents[first]
     cdef Py_ssize_t lead = 0 if sweep.chunk is None else sweep.chunk
     cdef bint g_is_owned = sweep.owned[slot], narrowed
+    cdef const MercerSweep *loops
     x, y, r = tape.kept_of(i, ARGS), tape.kept_of(i, SECOND), tape.kept_of(i, ANSWER)
     if sweep.is_bare(slot):
         x, y, r = at_level(x, sweep.pushed), at_level(y, sweep.pushed), at_level(r, sweep.pushed)
@@ -186,11 +185,12 @@ cdef int pull_operation(Sweep sweep, Py_ssize_t i, Primitive p, object g) except
         x = r
     elif isinstance(r, Like):  # of a square
         r = x
+    loops = loops_for(g)
     if (g_is_owned and not (narrowed or lead) and cnp.PyArray_CheckExact(g)
-            and read(g, &a) and read(x, &o) and read(r, &q) and a.n == o.n and a.n == q.n
-            and (a.n <= LIBM_UP_TO or slope_is_cheap(p.opcode))
+            and read_for(loops, g, &a) and read_for(loops, x, &o) and read_for(loops, r, &q)
+            and a.n == o.n and a.n == q.n and (a.n <= LIBM_UP_TO or slope_is_cheap(p.opcode))
             and (y is None or read(y, &k))):
-        DOUBLES.slope_product(p.opcode, 1, a.n, a.data, o.data, q.data, k.number, <double *>a.data)
+        loops.slope_product(p.opcode, 1, a.n, a.data, o.data, q.data, k.number, <double *>a.data)
         return deposit(sweep, parent, g, True)
     sweep.hush()
     if not real_of(g, x):

@@ -10,7 +10,8 @@ cpdef object apply_linear(Primitive p, object x, tuple rest, dict kwargs):
     cdef Tape tape
     cdef Forward forward
     if not is_traced(x):
-        return p.fun(x, *rest, **kwargs)
+        out = short_sums(x, rest) if p is SUM and not kwargs else None
+        return p.fun(x, *rest, **kwargs) if out is None else out
     t = fresh(<Traced>x)
     if not t.level.open:
         raise ERRORS["closed"](p.name)
@@ -127,6 +128,29 @@ cdef int pull_index(Sweep sweep, Py_ssize_t i, object g) except -1:
     sweep.held[parent] = have
     sweep.owned[parent] = True
     return 1
+
+
+cdef object short_sums(object x, tuple how):
+    """Return NumPy's sums, to the bit, over a short last axis of a float64 array; else None.
+
+    NumPy takes 140 instructions for a sum of three numbers, this takes 15.
+    """
+    cdef cnp.ndarray a
+    cdef Operand o
+    cdef Py_ssize_t n
+    cdef int ndim
+    if type(x) is not cnp.ndarray:
+        return None
+    a = <cnp.ndarray>x
+    ndim = cnp.PyArray_NDIM(a)
+    if how != ((-1,), False) or ndim < 2 or cnp.PyArray_DIM(a, ndim - 1) >= MERCER_SHORT or not read(x, &o):
+        return None
+    out = mercer_new_array(ndim - 1, cnp.PyArray_DIMS(a))
+    n = cnp.PyArray_SIZE(<cnp.ndarray>out)
+    DOUBLES.sum_middle(n, cnp.PyArray_DIM(a, ndim - 1), 1, o.data, data_of(out))
+    if DOUBLES.all_finite(n, data_of(out)):
+        return out
+    return None  # NumPy says what it has to say
 
 
 # -- sums -----------------------------------------------------------------------------------------------

@@ -234,29 +234,39 @@ static double sum_f64(ptrdiff_t n, const double *x)
     return s;
 }
 
-static void sum_middle_f64(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *restrict x,
-                       double *restrict out)
+/* Short rows one entry after the other, as NumPy does. */
+static double short_sum(ptrdiff_t n, const double *x)
 {
+    double s = 0.0;
+    for (ptrdiff_t i = 0; i < n; i++)
+        s += x[i];
+    return s;
+}
+
+static void sum_middle_f64(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *restrict x,
+                           double *restrict out)
+{
+    if (after == 1) {
+        for (ptrdiff_t i = 0; i < before; i++)
+            out[i] = n < MERCER_SHORT ? short_sum(n, x + i * n) : sum_f64(n, x + i * n);
+        return;
+    }
     for (ptrdiff_t i = 0; i < before; i++, out += after) {
-        if (after == 1)
-            out[0] = sum_f64(n, x + i * n);
-        else
-            memset(out, 0, (size_t)after * sizeof *out);
-        for (ptrdiff_t j = 0; after > 1 && j < n; j++)
+        memset(out, 0, (size_t)after * sizeof *out);
+        for (ptrdiff_t j = 0; j < n; j++)
             accumulate_f64(after, x + (i * n + j) * after, out);
     }
 }
 
 static void repeat_middle_f64(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *restrict x,
-                          double *restrict out)
+                              double *restrict out)
 {
-    for (ptrdiff_t i = 0; i < before; i++, x += after)
-        for (ptrdiff_t j = 0; j < n; j++, out += after) {
-            if (after == 1)
-                out[0] = x[0];
-            else
-                memcpy(out, x, (size_t)after * sizeof *out);
-        }
+    for (ptrdiff_t i = 0; after == 1 && i < before; i++, out += n)
+        for (ptrdiff_t j = 0; j < n; j++)
+            out[j] = x[i];
+    for (ptrdiff_t i = 0; after > 1 && i < before; i++, x += after)
+        for (ptrdiff_t j = 0; j < n; j++, out += after)
+            memcpy(out, x, (size_t)after * sizeof *out);
 }
 
 static int all_finite_f64(ptrdiff_t n, const double *x)

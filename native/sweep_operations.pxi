@@ -33,9 +33,30 @@ cdef inline int read(object x, Operand *o):
     return 0
 
 
+cdef inline const MercerSweep *loops_for(object x) noexcept:
+    """Return the loops for an array's type; those for float64 of anything else."""
+    cdef bint single = type(x) is cnp.ndarray and cnp.PyArray_TYPE(<cnp.ndarray>x) == cnp.NPY_FLOAT
+    return FLOATS if single else DOUBLES
+
+
+cdef inline int read_for(const MercerSweep *loops, object x, Operand *o):
+    """Describe what some loops can go through: as `read`, or float32 arrays in C order."""
+    cdef cnp.ndarray array
+    if loops is DOUBLES:
+        return read(x, o)
+    if type(x) is not cnp.ndarray:
+        return 0
+    array = <cnp.ndarray>x
+    o.data, o.n, o.step = <const double *>cnp.PyArray_DATA(array), cnp.PyArray_SIZE(array), 1
+    return (cnp.PyArray_TYPE(array) == cnp.NPY_FLOAT and cnp.PyArray_ISCARRAY_RO(array)
+            and cnp.PyArray_NDIM(array) > 0)
+
+
 cdef inline object new_like(object x):
-    """Return a new float64 array of an array's shape."""
+    """Return a new array of an array's shape, and of its type if that is float32, else float64."""
     cdef cnp.ndarray a = <cnp.ndarray>x
+    if cnp.PyArray_TYPE(a) == cnp.NPY_FLOAT:
+        return cnp.PyArray_EMPTY(cnp.PyArray_NDIM(a), cnp.PyArray_DIMS(a), cnp.NPY_FLOAT, 0)
     return mercer_new_array(cnp.PyArray_NDIM(a), cnp.PyArray_DIMS(a))
 
 

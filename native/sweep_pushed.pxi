@@ -1,8 +1,8 @@
 # Sweeps of which the tangents alone are wanted: Hessian-vector products. Part of _sweep.pyx.
 #
-# From the inputs up to the first operations whose slopes have tangents, nobody reads the values of cotangents.
-# There the sweep holds their tangents bare, which such operations pass on as they do any cotangent: two layers
-# of a network less, and half of a sum over pairs.
+# From the inputs up to the first operations whose slopes have tangents nobody reads the values of cotangents.
+# There the sweep holds their tangents bare, which such operations pass on as they do any cotangent: the half
+# of a sum over pairs.
 
 
 cdef bytearray bare_slots(Tape tape, Level level):

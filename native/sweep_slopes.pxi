@@ -10,10 +10,12 @@ cdef object slope_product(Primitive p, object t, object x, object r, object c, P
     cdef Operand a, o, b, k
     cdef Level top
     cdef double out_number
+    cdef const MercerSweep *loops = loops_for(x)
     k.number = 0.0
     top = top_of(t, x, r, None)
     if top is None:
-        if (read(t, &a) and read(x, &o) and read(r, &b) and o.n == b.n and a.n == o.n * (lead if lead else 1)
+        if (read_for(loops, t, &a) and read_for(loops, x, &o) and read_for(loops, r, &b)
+                and o.n == b.n and a.n == o.n * (lead if lead else 1)
                 and (a.step or not o.step)
                 and (c is None or read(c, &k))):
             if not a.step:
@@ -22,10 +24,10 @@ cdef object slope_product(Primitive p, object t, object x, object r, object c, P
             out = new_like(t)
             if o.step or lead:
                 if o.n <= LIBM_UP_TO or slope_is_cheap(p.opcode):
-                    DOUBLES.slope_product(p.opcode, lead if lead else 1, o.n, a.data, o.data, b.data, k.number,
-                                         data_of(out))
+                    loops.slope_product(p.opcode, lead if lead else 1, o.n, a.data, o.data, b.data, k.number,
+                                        data_of(out))
                     return out
-                if slope_loop(p.opcode) and o.step:
+                if slope_loop(p.opcode) and o.step and loops is DOUBLES:
                     slope = new_like(x)
                     run_loop(slope_loop(p.opcode), o.n, o.data, data_of(slope))
                     DOUBLES.rows_product(lead if lead else 1, o.n, a.data, data_of(slope), data_of(out))
@@ -58,10 +60,12 @@ cdef inline object at_level(object a, Level top):
 
 
 cdef bint below_is_plain(object t, object x, object r, Level top):
-    """Whether under the top level there are float64 arrays of one shape (or numbers) only."""
+    """Whether under the top level there are arrays of one shape and type that loops know, or numbers."""
     cdef Operand a, b, o
+    cdef const MercerSweep *loops
     t, x, r = at_level(t, top), at_level(x, top), at_level(r, top)
-    if not (read(t, &a) and read(x, &o) and read(r, &b)):
+    loops = loops_for(x)
+    if not (read_for(loops, t, &a) and read_for(loops, x, &o) and read_for(loops, r, &b)):
         return False
     if a.n != o.n or a.step != o.step or b.n != o.n:
         return False
@@ -98,30 +102,36 @@ cdef object slope_product_above(Primitive p, object t, object x, object r, objec
 cdef struct Pushed:
     # The operands of s · f'(x) + t · f''(x) · u; s and u may be NULL (zero).
     Operand s, t, x, r, c, u
+    const MercerSweep *loops
 
 
-cdef bint read_pushed(Pushed *o, object s, object t, object x, object r, object c, object u, Py_ssize_t rows):
-    """Describe float64 operands of one shape, s and u with an axis of `rows` in front."""
+cdef bint read_pushed(Pushed *o, int opcode, object s, object t, object x, object r, object c, object u,
+                      Py_ssize_t rows):
+    """Describe operands of one shape, s and u with an axis of `rows` in front, and find their loops."""
+    o.loops = loops_for(x)
     o.c.number = 0.0
     o.s.data = o.u.data = NULL
-    return (read(t, &o.t) and read(x, &o.x) and read(r, &o.r) and (c is None or read(c, &o.c))
-            and o.t.step == o.x.step and o.r.step == o.x.step
-            and (s is None or (read(s, &o.s) and o.s.n == rows * o.x.n and (o.s.step or not o.x.step)))
-            and (u is None or (read(u, &o.u) and o.u.n == rows * o.x.n and (o.u.step or not o.x.step))))
+    return ((o.loops is DOUBLES or slope_is_cheap(opcode))
+            and read_for(o.loops, t, &o.t) and read_for(o.loops, x, &o.x) and read_for(o.loops, r, &o.r)
+            and (c is None or read(c, &o.c)) and o.t.step == o.x.step and o.r.step == o.x.step
+            and (s is None or (read_for(o.loops, s, &o.s) and o.s.n == rows * o.x.n
+                               and (o.s.step or not o.x.step)))
+            and (u is None or (read_for(o.loops, u, &o.u) and o.u.n == rows * o.x.n
+                               and (o.u.step or not o.x.step))))
 
 
 cdef tuple slope_both(int opcode, object s, object t, object x, object r, object c, object u):
     """Return t · f'(x) and its tangent s · f'(x) + t · f''(x) · u, the slope being computed once."""
     cdef Pushed o
     cdef double product, push
-    if not read_pushed(&o, s, t, x, r, c, u, 1):
+    if not read_pushed(&o, opcode, s, t, x, r, c, u, 1):
         return None, None
     if not o.x.step:
-        DOUBLES.slope_push(opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data, &push,
-                          &product)
+        o.loops.slope_push(opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+                           &push, &product)
         return mercer_number(product), mercer_number(push)
     ans, tangent = new_like(x), new_like(x)
-    DOUBLES.slope_push(opcode, 1, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+    o.loops.slope_push(opcode, 1, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
                       data_of(tangent), data_of(ans))
     return ans, tangent
 
@@ -146,21 +156,21 @@ cdef object slope_pushed(int opcode, object s, object t, object x, object r, obj
     cdef Pushed o
     cdef double number
     cdef Py_ssize_t rows = lead if lead else 1
-    if not read_pushed(&o, s, t, x, r, c, u, rows):
+    if not read_pushed(&o, opcode, s, t, x, r, c, u, rows):
         return None
     if not o.x.step and not lead:
-        DOUBLES.slope_push(opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data, &number,
-                          NULL)
+        o.loops.slope_push(opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+                           &number, NULL)
         return mercer_number(number)
     out = new_like(u if s is None else s)
-    DOUBLES.slope_push(opcode, rows, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+    o.loops.slope_push(opcode, rows, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
                       data_of(out), NULL)
     return out
 
 
 cdef object slope_product_of_answer(Primitive p, object t, Like x, object r, object chunk, Forward pushed):
-    """Return t · f'(x) where t or r = f(x) is traced, and of x no more is kept than its shape and type; the
-    slope and its derivative are those of r. With `pushed` return the tangent at this level alone, None for zero.
+    """Return t · f'(x) where t or r = f(x) is traced, and of x no more is kept than its shape and type: the
+    slope and its derivative are those of r. With `pushed` return the tangent at this level, None for zero.
     """
     cdef Level top = top_of(t, r, None, None)
     if not top.is_tape and top.open and chunk is None and below_is_plain(t, r, r, top):
@@ -253,22 +263,20 @@ cdef object push2(Primitive p, object s, object t, object x, object y, object r,
 
 cdef object added_to(object total, object term):
     """Return total + term, where it stands if nobody but the caller has `total`."""
-    if not (owned_pair(total, term) and is_unshared(total, 1)):
-        return operate2(ADD, total, term)
-    DOUBLES.accumulate(cnp.PyArray_SIZE(<cnp.ndarray>term), data_of(term), data_of(total))
-    return total
+    if is_unshared(total, 1) and accumulate(total, term):
+        return total
+    return operate2(ADD, total, term)
 
 
-cdef inline bint owned_pair(object a, object b):
-    """Whether b can be added into a where it stands."""
-    return (
-        type(a) is cnp.ndarray and type(b) is cnp.ndarray
-        and cnp.PyArray_TYPE(<cnp.ndarray>a) == cnp.NPY_DOUBLE
-        and cnp.PyArray_TYPE(<cnp.ndarray>b) == cnp.NPY_DOUBLE
-        and cnp.PyArray_ISCARRAY(<cnp.ndarray>a)
-        and cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>b)
-        and same_shape(a, b)
-    )
+cdef bint accumulate(object a, object b):
+    """Add b into a where it stands; return 0 if not both are arrays of one shape and type that loops know."""
+    cdef Operand o
+    cdef const MercerSweep *loops = loops_for(a)
+    if not (type(a) is cnp.ndarray and type(b) is cnp.ndarray and cnp.PyArray_ISCARRAY(<cnp.ndarray>a)
+            and read_for(loops, a, &o) and read_for(loops, b, &o) and same_shape(a, b)):
+        return False
+    loops.accumulate(o.n, o.data, data_of(a))
+    return True
 
 
 cdef object slope_product2(Primitive p, int which, object t, object x, object y, object r, Py_ssize_t lead,
@@ -313,7 +321,7 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
 
 
 cdef struct Pushed2:
-    # The operands of s · f_w + t · (f_wx · u + f_wy · v), of one shape or numbers; s, u and v may be NULL (zero).
+    # The operands of s · f_w + t · (f_wx · u + f_wy · v), of one shape or numbers; s, u, v: NULL for zero.
     Operand s, t, x, y, r, u, v
 
 

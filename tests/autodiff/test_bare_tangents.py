@@ -1,4 +1,4 @@
-"""Where nobody reads the values of cotangents, a Hessian-vector product holds tangents alone (sweep_pushed.pxi).
+"""Where nobody reads the values of cotangents, a Hessian-vector product holds tangents alone.
 
 The other nestings of the modes hold both, and must agree.
 """
