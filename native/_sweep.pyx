@@ -2,7 +2,7 @@
 """What the tape needs to be fast: traced values, their levels, primitives and the reverse sweep.
 
 `mercer._native` is the only importer; `mercer.autodiff.trace` gives these their names. Operators on float64
-arrays of one shape (or numbers) go through sweep.c without NumPy's dispatch; everything else calls the
+arrays of one shape (or numbers) go through sweep_loops.c without NumPy's dispatch; everything else calls the
 rule's NumPy functions.
 """
 
@@ -48,37 +48,42 @@ cdef extern from "mercer.h" nogil:
 cdef extern from "sweep.h" nogil:
     int MERCER_POWER_BY, MERCER_N_UNARY, MERCER_ADD, MERCER_SUBTRACT, MERCER_MULTIPLY, MERCER_SCALE
     int MERCER_DIVIDE, MERCER_NEGATIVE, MERCER_EXP, MERCER_TAN, MERCER_TANH, MERCER_SQRT, MERCER_RECIPROCAL
-    int MERCER_SINH, MERCER_COSH
-    enum: MERCER_N_OPCODES
-    void mercer_slope_product(int op, ptrdiff_t lead, ptrdiff_t n, const double *t, const double *x,
-                              const double *r, double c, double *out) noexcept
-    void mercer_slope_push(int op, ptrdiff_t lead, ptrdiff_t n, const double *s, const double *t,
-                           const double *x, const double *r, double c, const double *u, double *out,
-                           double *product) noexcept
-    int mercer_binary(int op, ptrdiff_t rows, ptrdiff_t n, const double *x, ptrdiff_t x_row, ptrdiff_t x_step,
+    int MERCER_SINH, MERCER_COSH, MERCER_TAN_OF_ANSWER, MERCER_EXP_OF_ANSWER, MERCER_SQRT_OF_ANSWER
+    int MERCER_RECIPROCAL_OF_ANSWER, MERCER_TANH_OF_ANSWER
+    enum: MERCER_N_OPCODES, MERCER_SHORT
+    ctypedef struct MercerSweep:
+        void (*slope_product)(int op, ptrdiff_t lead, ptrdiff_t n, const void *t, const void *x,
+                              const void *r, double c, void *out) noexcept
+        void (*slope_push)(int op, ptrdiff_t lead, ptrdiff_t n, const void *s, const void *t, const void *x,
+                           const void *r, double c, const void *u, void *out, void *product) noexcept
+        int (*binary)(int op, ptrdiff_t rows, ptrdiff_t n, const double *x, ptrdiff_t x_row, ptrdiff_t x_step,
                       const double *y, ptrdiff_t y_row, ptrdiff_t y_step, double *out) noexcept
-    void mercer_slope_product2(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,
+        void (*slope_product2)(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,
                                const double *x, int x_step, const double *y, int y_step, const double *r,
                                double *out) noexcept
-    void mercer_accumulate(ptrdiff_t n, const double *x, double *out) noexcept
-    void mercer_push2(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_t s_step, const double *t,
+        void (*accumulate)(ptrdiff_t n, const void *x, void *out) noexcept
+        void (*push2)(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_t s_step, const double *t,
                       ptrdiff_t t_step, const double *x, ptrdiff_t x_row, ptrdiff_t x_step, const double *y,
                       ptrdiff_t y_row, ptrdiff_t y_step, const double *r, double *out) noexcept
-    void mercer_slope_push2(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t,
+        void (*slope_push2)(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t,
                             int t_step, const double *x, int x_step, const double *y, int y_step,
                             const double *r, const double *u, int u_step, const double *v, int v_step,
                             double *out) noexcept
-    void mercer_rows_product(ptrdiff_t lead, ptrdiff_t n, const double *t, const double *slope,
+        void (*rows_product)(ptrdiff_t lead, ptrdiff_t n, const double *t, const double *slope,
                              double *out) noexcept
-    void mercer_scale(ptrdiff_t n, double *t, const double *slope, int step) noexcept
-    double mercer_scaled_sum(ptrdiff_t n, const double *t, const double *slope) noexcept
-    void mercer_sum_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *x,
+        void (*scale)(ptrdiff_t n, double *t, const double *slope, int step) noexcept
+        double (*scaled_sum)(ptrdiff_t n, const double *t, const double *slope) noexcept
+        void (*sum_middle)(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *x,
                            double *out) noexcept
-    void mercer_repeat_middle(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *x,
+        void (*repeat_middle)(ptrdiff_t before, ptrdiff_t n, ptrdiff_t after, const double *x,
                               double *out) noexcept
-    double mercer_sum(ptrdiff_t n, const double *x) noexcept
+        double (*sum)(ptrdiff_t n, const double *x) noexcept
+        int (*all_finite)(ptrdiff_t n, const double *x) noexcept
+    const MercerSweep *mercer_sweep(int is_float32) noexcept
     uint64_t mercer_checksum(ptrdiff_t n_bytes, const char *bytes) noexcept
-    int mercer_all_finite(ptrdiff_t n, const double *x) noexcept
+
+cdef const MercerSweep *DOUBLES = mercer_sweep(False)
+cdef const MercerSweep *FLOATS = mercer_sweep(True)
 
 # Above these lengths NumPy's own vector loops are at least as fast: for cheap operations, and for libm's.
 cdef enum:
@@ -119,13 +124,14 @@ include "sweep_slopes.pxi"
 include "sweep_axes.pxi"
 include "sweep_linear.pxi"
 include "sweep_backward.pxi"
+include "sweep_pushed.pxi"
 include "sweep_calls.pxi"
 
 
 # -- the operations that sweep.h knows ------------------------------------------------------------------
 
-cdef Primitive ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, NEGATIVE, SCALE, GETITEM, SUM
-ADD = SUBTRACT = MULTIPLY = DIVIDE = POWER = NEGATIVE = SCALE = GETITEM = SUM = None
+cdef Primitive ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, NEGATIVE, SQUARE, SCALE, GETITEM, SUM
+ADD = SUBTRACT = MULTIPLY = DIVIDE = POWER = NEGATIVE = SQUARE = SCALE = GETITEM = SUM = None
 
 _UNARY = (
     np.negative, np.sin, np.cos, np.tan, np.exp, np.expm1, np.log, np.log1p, np.sqrt, np.square,
@@ -144,10 +150,11 @@ find_loop2(np.minimum, OPCODES[np.minimum])
 
 def define_operators(**primitives):
     """Name the primitives behind the operators, once the rules have defined them."""
-    global ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, NEGATIVE, SCALE, GETITEM, SUM
+    global ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, NEGATIVE, SQUARE, SCALE, GETITEM, SUM
     ADD, SUBTRACT, MULTIPLY = primitives["add"], primitives["subtract"], primitives["multiply"]
     DIVIDE, POWER, NEGATIVE = primitives["divide"], primitives["power"], primitives["negative"]
-    SCALE, GETITEM, SUM = primitives["scale"], primitives["getitem"], primitives["sum"]
+    SQUARE, SCALE = primitives["square"], primitives["scale"]
+    GETITEM, SUM = primitives["getitem"], primitives["sum"]
 
 
 cpdef object full(double value, tuple shape):

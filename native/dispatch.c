@@ -3,13 +3,17 @@
 #include <string.h>
 
 #include "mercer.h"
+#include "sweep.h"
 
 extern const MercerTable table_f64_baseline, table_f32_baseline;
+extern const MercerSweep sweep_f64_baseline, sweep_f32_baseline;
 #ifdef MERCER_HAVE_V3
 extern const MercerTable table_f64_v3, table_f32_v3;
+extern const MercerSweep sweep_f64_v3, sweep_f32_v3;
 #endif
 #ifdef MERCER_HAVE_V4
 extern const MercerTable table_f64_v4, table_f32_v4;
+extern const MercerSweep sweep_f64_v4, sweep_f32_v4;
 #endif
 
 /* GCC's and Clang's cpu_supports asks the operating system's saved state (XCR0) as well. */
@@ -65,4 +69,24 @@ const MercerTable *mercer_table(int is_float32)
 #endif
     (void)isa;
     return is_float32 ? &table_f32_baseline : &table_f64_baseline;
+}
+
+const MercerSweep *mercer_sweep(int is_float32)
+{
+    const char *isa = chosen();
+#ifdef MERCER_HAVE_V4
+    if (strcmp(isa, "v4") == 0)
+        return is_float32 ? &sweep_f32_v4 : &sweep_f64_v4;
+#endif
+#ifdef MERCER_HAVE_V3
+    if (strcmp(isa, "v3") == 0)
+        return is_float32 ? &sweep_f32_v3 : &sweep_f64_v3;
+#endif
+    (void)isa;
+    return is_float32 ? &sweep_f32_baseline : &sweep_f64_baseline;
+}
+
+uint64_t mercer_checksum(ptrdiff_t n_bytes, const char *bytes)
+{
+    return mercer_table(0)->checksum(n_bytes, bytes);
 }

@@ -42,13 +42,13 @@ cdef object sum_to(object g, tuple shape, object _):
     cdef cnp.ndarray a = <cnp.ndarray>g
     cdef int ndim = cnp.PyArray_NDIM(a), extra = ndim - <int>len(shape), i, count
     if not shape:
-        return mercer_number(mercer_sum(cnp.PyArray_SIZE(a), data_of(a)))
+        return mercer_number(DOUBLES.sum(cnp.PyArray_SIZE(a), data_of(a)))
     for i in range(ndim):
         repeated[i] = i < extra or (shape[i - extra] == 1 and cnp.PyArray_DIM(a, i) != 1)
     count = runs_of(ndim, cnp.PyArray_DIMS(a), repeated, runs)
     for i in range(count):
         out = new_array(shape if i == count - 1 else (runs[i].before * runs[i].after,))
-        mercer_sum_middle(runs[i].before, runs[i].n, runs[i].after, data_of(g), data_of(out))
+        DOUBLES.sum_middle(runs[i].before, runs[i].n, runs[i].after, data_of(g), data_of(out))
         g = out
     return g if count else g.reshape(shape)
 
@@ -72,7 +72,7 @@ cdef object repeat_to(object g, tuple shape, object axes):
     count = runs_of(ndim, dims, repeated, runs)
     for i in range(count - 1, -1, -1):
         out = new_array(shape if i == 0 else (runs[i].before * runs[i].n * runs[i].after,))
-        mercer_repeat_middle(runs[i].before, runs[i].n, runs[i].after, data_of(g), data_of(out))
+        DOUBLES.repeat_middle(runs[i].before, runs[i].n, runs[i].after, data_of(g), data_of(out))
         g = out
     return g if count else np.array(g)
 
@@ -148,7 +148,7 @@ cdef object value2_pair(int opcode, object x, object y):
     out = mercer_new_array(p.result_ndim, p.result)
     at = data_of(out)
     while finite and p.size:
-        finite = mercer_binary(opcode, p.n[1], p.n[0], a + p.x_at, p.x_step[1], p.x_step[0],
+        finite = DOUBLES.binary(opcode, p.n[1], p.n[0], a + p.x_at, p.x_step[1], p.x_step[0],
                                b + p.y_at, p.y_step[1], p.y_step[0], at)
         at += p.n[1] * p.n[0]
         if not next_rows(&p):
@@ -166,7 +166,7 @@ cdef object push2_pair(int opcode, object s, object t, object x, object y, objec
         return None
     out = new_like(r)
     while p.size:
-        mercer_push2(opcode, p.n[1], p.n[0], NULL if s is None else data_of(s) + p.x_at, p.x_step[0],
+        DOUBLES.push2(opcode, p.n[1], p.n[0], NULL if s is None else data_of(s) + p.x_at, p.x_step[0],
                      NULL if t is None else data_of(t) + p.y_at, p.y_step[0],
                      data_of(x) + p.x_at, p.x_step[1], p.x_step[0],
                      data_of(y) + p.y_at, p.y_step[1], p.y_step[0], data_of(r) + done, data_of(out) + done)

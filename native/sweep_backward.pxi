@@ -15,197 +15,219 @@ def backward(Tape tape, list seeds, list inputs, chunk=None, bint last=False, Fo
     last : bool
         Whether no other sweep follows: records are forgotten on the way, which leaves room for cotangents.
     pushed : Forward, optional
-        The level of which alone the result's tangents will be read: `inputs` are the tape's first slots, and
-        what products give them has no value.
+        The level of which alone the results' tangents are wanted: they are returned in the cotangents' place.
+        There are no other inputs than `inputs`, and no chunk.
 
     Returns
     -------
     list
         A cotangent for each slot of `inputs`, None for zero.
     """
+    cdef Sweep sweep = Sweep.__new__(Sweep)
+    sweep.tape, sweep.chunk, sweep.last, sweep.pushed = tape, chunk, last, pushed
+    sweep.held, sweep.owned = [None] * tape.n_slots, bytearray(tape.n_slots)
     before = keep_pages()
     try:
-        return swept(tape, seeds, inputs, chunk, last, pushed)
+        swept(sweep, seeds)
     finally:
         restore_pages(before)
+    return [sweep.held[at] for at in inputs]
 
 
-cdef class Quiet:
-    """NumPy's warnings are off from `begin` to `end`. A sweep begins at its first step that may call NumPy:
-    it takes 11,000 instructions, a step through a sine of ten numbers some 1,000.
-    """
+@cython.final
+cdef class Sweep:
+    """What a sweep goes through its records with."""
 
-    cdef object state
+    cdef Tape tape
+    cdef object chunk
+    cdef bint last
+    cdef list held             # the cotangent in each slot
+    cdef bytearray owned       # whether the array in a slot is the sweep's own
+    cdef Forward pushed
+    cdef bytearray bare        # with `pushed`: of which slots the cotangent's tangent alone is held
+    cdef object quiet
 
-    cdef int begin(self) except -1:
-        if self.state is None:
-            self.state = _errstate(all="ignore")
-            self.state.__enter__()
+    cdef int hush(self) except -1:
+        """Turn NumPy's warnings off for the rest of the sweep. It does so at its first step that may call
+        NumPy: it takes 11,000 instructions, a step through a sine of ten numbers some 1,000.
+        """
+        if self.quiet is None:
+            self.quiet = _errstate(all="ignore")
+            self.quiet.__enter__()
         return 0
 
     cdef int end(self) except -1:
-        if self.state is not None:
-            self.state.__exit__(None, None, None)
+        if self.quiet is not None:
+            self.quiet.__exit__(None, None, None)
         return 0
 
+    cdef inline bint is_bare(self, Py_ssize_t slot):
+        return self.pushed is not None and self.bare[slot]
 
-cdef list swept(Tape tape, list seeds, list inputs, object chunk, bint last, Forward pushed):
-    cdef list held = [None] * tape.n_slots
-    cdef bytearray owned = bytearray(tape.n_slots)  # whether the array in a slot is the sweep's own
-    cdef Py_ssize_t i, j, begin, slot, served
-    cdef int n
-    cdef Primitive p
-    cdef Quiet quiet = Quiet.__new__(Quiet)
-    for at, g in seeds:
-        held[at] = g if held[at] is None else held[at] + g
+
+cdef int swept(Sweep sweep, list seeds) except -1:
+    cdef Tape tape = sweep.tape
+    cdef Py_ssize_t i
     tape.check_guards()
     tape.factors = {}  # no rule will ask again, and the records have those that they need
+    if sweep.pushed is not None:
+        sweep.bare = bare_slots(tape, sweep.pushed)
     try:
+        for at, g in seeds:
+            if sweep.is_bare(at):
+                g = tangent_at(g, sweep.pushed)
+            if g is not None:
+                deposit(sweep, at, g, False)
         for i in range(tape.n_records - 1, -1, -1):
-            if last and i + 1 < tape.n_records:
+            if sweep.last and i + 1 < tape.n_records:
                 tape.forget(i + 1)
-            slot = tape.headers[i].slot
-            n = tape.headers[i].outputs
-            p = <Primitive>tape.kept_of(i, PRIMITIVE)
-            begin = tape.headers[i].first
-            if n == 0:
-                g = held[slot]
-                if g is None:
-                    continue
-                held[slot] = None
-                if p.opcode:
-                    pull_operation(tape, i, p, g, owned[slot], held, owned, chunk, quiet)
-                    continue
-                if chunk is None and ((p is GETITEM and pull_index(tape, i, g, held, owned, quiet))
-                                      or (p is SUM and pull_sum(tape, i, g, held, owned, quiet))):
-                    continue
-            else:
-                g = tuple(held[slot:slot + n])
-                for part in g:
-                    if part is not None:
-                        break
-                else:
-                    continue
-                held[slot:slot + n] = [None] * n
-            quiet.begin()
-            served = 0
-            if pushed is not None and p.bilinear:
-                served = len(inputs)
-                pull_tangents(tape, i, p, g, served, pushed, held, owned, quiet)
-            needed = [tape.parents[j] >= served for j in range(begin, tape.headers[i + 1].first)]
-            j = begin
-            for part in p.pull(g, tape.kept_of(i, ANSWER), operands(tape, i), keywords(tape, i), needed,
-                               chunk):
-                if part is not None and tape.parents[j] >= 0:
-                    # The list has it, too.
-                    deposit(held, owned, tape.parents[j], part, is_unshared(part, 2), quiet)
-                j += 1
+            pull_record(sweep, i)
     finally:
-        quiet.end()
-    if last and tape.n_records:
+        sweep.end()
+    if sweep.last and tape.n_records:
         tape.forget(0)
-    return [held[at] for at in inputs]
-
-
-cdef int pull_tangents(Tape tape, Py_ssize_t i, Primitive p, object g, Py_ssize_t n_inputs, Forward level,
-                       list held, bytearray owned, Quiet quiet) except -1:
-    """Pull the tangent of a cotangent back through a product to its arguments that are the tape's inputs."""
-    cdef tuple args = <tuple>tape.kept_of(i, ARGS)
-    cdef tuple values = tuple([at_level(a, level) for a in args])
-    cdef Py_ssize_t which, slot
-    for which in range(2):
-        slot = tape.parents[tape.headers[i].first + which]
-        if not 0 <= slot < n_inputs:
-            continue
-        rule, other = p.vjp[which], tangent_at(args[1 - which], level)
-        part = tangent_at(g, level)
-        if part is not None:
-            part = rule(part, tape.kept_of(i, ANSWER), *values)
-        if other is not None:
-            moved = (other, values[1]) if which else (values[0], other)
-            term = rule(at_level(g, level), tape.kept_of(i, ANSWER), *moved)
-            part = term if part is None else part + term
-        if part is not None:
-            zero = np.broadcast_to(np.zeros((), np_like(part).dtype), shape_of(part))
-            deposit(held, owned, slot, traced(zero, level, -1, part), False, quiet)
     return 0
 
 
-cdef object tangent_at(object a, Level level):
-    return (<Traced>a).tangent if is_traced(a) and (<Traced>a).level is level else None
+cdef int pull_record(Sweep sweep, Py_ssize_t i) except -1:
+    """Pull what is held of a record's answer back to its arguments."""
+    cdef Tape tape = sweep.tape
+    cdef Py_ssize_t slot = tape.headers[i].slot, j = tape.headers[i].first
+    cdef int n = tape.headers[i].outputs
+    cdef Primitive p = <Primitive>tape.kept_of(i, PRIMITIVE)
+    cdef tuple args
+    if n == 0:
+        g = sweep.held[slot]
+        if g is None:
+            return 0
+        sweep.held[slot] = None
+        if p.opcode:
+            return pull_operation(sweep, i, p, g)
+        if sweep.chunk is None and ((p is GETITEM and pull_index(sweep, i, g))
+                                    or (p is SUM and pull_sum(sweep, i, g))):
+            return 0
+    else:
+        g = tuple(sweep.held[slot:slot + n])
+        for part in g:
+            if part is not None:
+                break
+        else:
+            return 0
+        sweep.held[slot:slot + n] = [None] * n
+    sweep.hush()
+    args = operands(tape, i)
+    needed = [tape.parents[k] >= 0 for k in range(j, tape.headers[i + 1].first)]
+    if sweep.is_bare(slot):
+        args = tuple([at_level(a, sweep.pushed) for a in args])
+    elif p.bilinear and sweep.pushed is not None:
+        pull_tangents(sweep, i, p, g, needed)
+    for part in p.pull(g, tape.kept_of(i, ANSWER), args, keywords(tape, i), needed, sweep.chunk):
+        if part is not None and tape.parents[j] >= 0:
+            # The list has it, too.
+            deposit_part(sweep, slot, tape.parents[j], part, is_unshared(part, 2))
+        j += 1
+    return 0
 
 
 cdef inline bint owns_memory(object part):
     return type(part) is cnp.ndarray and cnp.PyArray_CHKFLAGS(<cnp.ndarray>part, cnp.NPY_ARRAY_OWNDATA)
 
 
-cdef int deposit(list held, bytearray owned, Py_ssize_t slot, object part, bint fresh_array,
-                 Quiet quiet) except -1:
+cdef int deposit(Sweep sweep, Py_ssize_t slot, object part, bint fresh_array) except -1:
     """Add a cotangent to a slot; `fresh_array` says that nobody else has it."""
-    have = held[slot]
+    have = sweep.held[slot]
     if have is None:
-        held[slot] = part
-        owned[slot] = fresh_array
-    elif owned[slot] and owned_pair(have, part):
-        mercer_accumulate(cnp.PyArray_SIZE(<cnp.ndarray>part), data_of(part), data_of(have))
-    else:
-        quiet.begin()
-        held[slot] = operate2(ADD, have, part)
-        owned[slot] = type(held[slot]) is cnp.ndarray
+        sweep.held[slot] = part
+        sweep.owned[slot] = fresh_array
+    elif not (sweep.owned[slot] and accumulate(have, part)):
+        sweep.hush()
+        sweep.held[slot] = have = operate2(ADD, have, part)
+        sweep.owned[slot] = type(have) is cnp.ndarray
     return 0
 
 
-cdef int pull_operation(Tape tape, Py_ssize_t i, Primitive p, object g, bint g_is_owned, list held,
-                        bytearray owned, object chunk, Quiet quiet) except -1:
+cdef int deposit_part(Sweep sweep, Py_ssize_t answer, Py_ssize_t slot, object part,
+                      bint fresh_array) except -1:
+    """Add what the cotangent of a record's answer (in the slot `answer`) gives to an argument."""
+    if sweep.is_bare(slot) and not sweep.is_bare(answer):
+        part = tangent_at(part, sweep.pushed)
+    return 0 if part is None else deposit(sweep, slot, part, fresh_array)
+
+
+cdef int pull_operation(Sweep sweep, Py_ssize_t i, Primitive p, object g) except -1:
     """Pull a cotangent back through an operation that sweep.h knows."""
     cdef Operand a, o, q, k
-    cdef Py_ssize_t begin = tape.headers[i].first
-    cdef bint passed_on, is_ours
-    cdef Py_ssize_t lead = 0 if chunk is None else chunk
-    cdef int which
+    cdef Tape tape = sweep.tape
+    cdef Py_ssize_t first = tape.headers[i].first, slot = tape.headers[i].slot, parent = tape.parents[first]
+    cdef Py_ssize_t lead = 0 if sweep.chunk is None else sweep.chunk
+    cdef bint g_is_owned = sweep.owned[slot], narrowed
+    cdef const MercerSweep *loops
     x, y, r = tape.kept_of(i, ARGS), tape.kept_of(i, SECOND), tape.kept_of(i, ANSWER)
-    if p.opcode == MERCER_POWER_BY and (tape.parents[begin + 1] >= 0 or not plain_number(y)):
-        quiet.begin()
-        needed = (tape.parents[begin] >= 0, tape.parents[begin + 1] >= 0)
-        parts = elementwise_pull(p, g, r, (x, y), needed, chunk)
-        for which in range(2):
-            if parts[which] is not None:
-                deposit(held, owned, tape.parents[begin + which], parts[which], False, quiet)
+    if sweep.is_bare(slot):
+        x, y, r = at_level(x, sweep.pushed), at_level(y, sweep.pushed), at_level(r, sweep.pushed)
+    if p.opcode == MERCER_POWER_BY and (tape.parents[first + 1] >= 0 or not plain_number(y)):
+        sweep.hush()
+        needed = (parent >= 0, tape.parents[first + 1] >= 0)
+        for part in elementwise_pull(p, g, r, (x, y), needed, sweep.chunk):
+            if part is not None:
+                deposit_part(sweep, slot, tape.parents[first], part, False)
+            first += 1
         return 0
-    if p.opcode < MERCER_N_UNARY:
-        k.number = 0.0
-        if isinstance(x, Like):
-            if top_of(g, r, None, None) is not None:  # the slope's derivative is that of the answer
-                quiet.begin()
-                part = elementwise_pull(p, g, r, (x,), (True,), chunk)[0]
-                return deposit(held, owned, tape.parents[begin], part, is_unshared(part, 1), quiet)
-            x = r
-        if (g_is_owned and not lead and cnp.PyArray_CheckExact(g)
-                and read(g, &a) and read(x, &o) and read(r, &q) and a.n == o.n and a.n == q.n
-                and (a.n <= LIBM_UP_TO or slope_is_cheap(p.opcode))
-                and (y is None or read(y, &k))):
-            mercer_slope_product(p.opcode, 1, a.n, a.data, o.data, q.data, k.number, <double *>a.data)
-            return deposit(held, owned, tape.parents[begin], g, True, quiet)
-        quiet.begin()
-        if real_of(g, x):
-            part = slope_product(p, g, x, r, y, lead)
-        else:
-            part = elementwise_pull(p, g, r, operands(tape, i), (True, False), chunk)[0]
-        return deposit(held, owned, tape.parents[begin], part, is_unshared(part, 1), quiet)
-    quiet.begin()
-    part0 = part1 = None
-    if tape.parents[begin] >= 0:
-        part0 = pulled2(p, 0, g, x, y, r, chunk, g_is_owned and tape.parents[begin + 1] < 0)
-    if tape.parents[begin + 1] >= 0:
-        part1 = pulled2(p, 1, g, x, y, r, chunk, g_is_owned and not shares(part0, g))
+    if p.opcode > MERCER_N_UNARY:
+        return pull_operation2(sweep, i, p, g, x, y, r)
+    k.number = 0.0
+    narrowed = sweep.is_bare(parent) and not sweep.is_bare(slot)
+    if isinstance(x, Like):
+        if top_of(g, r, None, None) is not None:
+            sweep.hush()
+            part = slope_product_of_answer(p, g, x, r, sweep.chunk, sweep.pushed if narrowed else None)
+            return 0 if part is None else deposit(sweep, parent, part, is_unshared(part, 1))
+        x = r
+    elif isinstance(r, Like):  # of a square
+        r = x
+    loops = loops_for(g)
+    if (g_is_owned and not (narrowed or lead) and cnp.PyArray_CheckExact(g)
+            and read_for(loops, g, &a) and read_for(loops, x, &o) and read_for(loops, r, &q)
+            and a.n == o.n and a.n == q.n and (a.n <= LIBM_UP_TO or slope_is_cheap(p.opcode))
+            and (y is None or read(y, &k))):
+        loops.slope_product(p.opcode, 1, a.n, a.data, o.data, q.data, k.number, <double *>a.data)
+        return deposit(sweep, parent, g, True)
+    sweep.hush()
+    if not real_of(g, x):
+        part = elementwise_pull(p, g, r, (x,) if y is None else (x, y), (True, False), sweep.chunk)[0]
+        return deposit_part(sweep, slot, parent, part, is_unshared(part, 1))
+    if narrowed:
+        part = pushed_slope_product(p, g, x, r, y, sweep.pushed)
+    else:
+        part = slope_product(p, g, x, r, y, lead)
+    return 0 if part is None else deposit(sweep, parent, part, is_unshared(part, 1))
+
+
+cdef int pull_operation2(Sweep sweep, Py_ssize_t i, Primitive p, object g, object x, object y,
+                         object r) except -1:
+    """Pull a cotangent back through an operation of two arguments."""
+    cdef Tape tape = sweep.tape
+    cdef Py_ssize_t first = tape.headers[i].first, slot = tape.headers[i].slot, parent
+    cdef bint g_is_owned = sweep.owned[slot], narrowed = False, is_ours
+    cdef int which
+    cdef list parts = [None, None]
+    sweep.hush()
+    for which in range(2):
+        parent = tape.parents[first + which]
+        if parent >= 0 and sweep.is_bare(parent) and not sweep.is_bare(slot):
+            parts[which], narrowed = pushed2(p, which, g, x, y, r, sweep.pushed), True
+    for which in range(2):
+        parent = tape.parents[first + which]
+        if parent >= 0 and not (sweep.is_bare(parent) and not sweep.is_bare(slot)):
+            is_ours = not (narrowed or shares(parts[0], g) if which else tape.parents[first + 1] >= 0)
+            parts[which] = pulled2(p, which, g, x, y, r, sweep.chunk, g_is_owned and is_ours)
     # g itself stays the sweep's own if one argument alone has it.
-    passed_on = g_is_owned and not (part0 is g and part1 is g)
-    if part0 is not None:
-        is_ours = passed_on if part0 is g else is_unshared(part0, 1)
-        deposit(held, owned, tape.parents[begin], part0, is_ours, quiet)
-    if part1 is not None:
-        is_ours = passed_on if part1 is g else is_unshared(part1, 1)
-        deposit(held, owned, tape.parents[begin + 1], part1, is_ours, quiet)
+    g_is_owned = g_is_owned and not (narrowed or (parts[0] is g and parts[1] is g))
+    for which in range(2):
+        part, parts[which] = parts[which], None
+        if part is not None:
+            is_ours = g_is_owned if part is g else is_unshared(part, 1)
+            deposit(sweep, tape.parents[first + which], part, is_ours)
     return 0
 
 
@@ -250,7 +272,7 @@ cdef object scaled_sum(object g, object slope):
         value, tangent = scaled_sum(t.value, slope), scaled_sum(t.tangent, slope)
         return None if value is None or tangent is None else traced(value, t.level, -1, tangent)
     if read(g, &a) and read(slope, &b) and a.step and b.step and same_shape(g, slope):
-        return mercer_number(mercer_scaled_sum(a.n, a.data, b.data))
+        return mercer_number(DOUBLES.scaled_sum(a.n, a.data, b.data))
     return None
 
 
@@ -267,11 +289,11 @@ cdef bint scaled_in_place(Primitive p, int which, object g, object x, object y):
         t = <Traced>g
         if not (is_scalable(t.value, slope) and is_scalable(t.tangent, slope)):
             return False
-        mercer_scale(cnp.PyArray_SIZE(<cnp.ndarray>t.tangent), data_of(t.tangent), b.data, b.step)
+        DOUBLES.scale(cnp.PyArray_SIZE(<cnp.ndarray>t.tangent), data_of(t.tangent), b.data, b.step)
         g = t.value
     elif not is_scalable(g, slope):
         return False
-    mercer_scale(cnp.PyArray_SIZE(<cnp.ndarray>g), data_of(g), b.data, b.step)
+    DOUBLES.scale(cnp.PyArray_SIZE(<cnp.ndarray>g), data_of(g), b.data, b.step)
     return True
 
 
@@ -322,7 +344,7 @@ cdef object summed(object part, object x, object chunk):
     if (chunk is None and type(part) is cnp.ndarray and MERCER_IS_NUMBER(x)
             and cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>part)
             and cnp.PyArray_TYPE(<cnp.ndarray>part) == cnp.NPY_DOUBLE):
-        return mercer_number(mercer_sum(cnp.PyArray_SIZE(<cnp.ndarray>part), data_of(part)))
+        return mercer_number(DOUBLES.sum(cnp.PyArray_SIZE(<cnp.ndarray>part), data_of(part)))
     return unbroadcast(part, x, chunk)
 
 

@@ -43,7 +43,7 @@ def pulled(Tape tape, list slots, cotangents, list leaves, chunk=None, bint last
     last : bool
         Whether no other sweep follows.
     pushed : Forward, optional
-        The level of which alone tangents will be read.
+        The level of which alone tangents are wanted: these are returned.
     """
     cdef list seeds = [], inputs = [], result
     cdef Py_ssize_t i

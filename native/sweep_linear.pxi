@@ -10,7 +10,8 @@ cpdef object apply_linear(Primitive p, object x, tuple rest, dict kwargs):
     cdef Tape tape
     cdef Forward forward
     if not is_traced(x):
-        return p.fun(x, *rest, **kwargs)
+        out = short_sums(x, rest) if p is SUM and not kwargs else None
+        return p.fun(x, *rest, **kwargs) if out is None else out
     t = fresh(<Traced>x)
     if not t.level.open:
         raise ERRORS["closed"](p.name)
@@ -91,22 +92,23 @@ cdef object put_basic(object g, tuple shape, object index):
     return out
 
 
-cdef int pull_index(Tape tape, Py_ssize_t i, object g, list held, bytearray owned, Quiet quiet) except -1:
+cdef int pull_index(Sweep sweep, Py_ssize_t i, object g) except -1:
     """Add the cotangent of x[index] into that of x where it stands; return 0 if that needs a rule.
 
     A loop over entries would else make an array of x's size for each.
     """
+    cdef Tape tape = sweep.tape
     cdef Py_ssize_t parent = tape.parents[tape.headers[i].first]
     cdef tuple args = <tuple>tape.kept_of(i, ARGS)
     cdef Like x = <Like>args[0]
     if x.number != cnp.NPY_DOUBLE or type_number(g) != cnp.NPY_DOUBLE or parent < 0:
         return 0
     index = args[1] if len(args) > 1 else (<dict>tape.kept_of(i, SECOND))["index"]
-    have = held[parent]
+    have = sweep.held[parent]
     if is_basic(index) and (have is None or is_traced(g) or is_traced(have) or only_adds_axes(index)):
         part = transposed(put_basic, g, x.shape, index)
         if part is not None:
-            deposit(held, owned, parent, part, owns_memory(part), quiet)
+            deposit(sweep, parent, part, owns_memory(part))
             return 1
     if is_traced(g) or is_traced(have):
         return 0
@@ -114,25 +116,49 @@ cdef int pull_index(Tape tape, Py_ssize_t i, object g, list held, bytearray owne
         have = np.zeros(x.shape)
     elif type_number(have) != cnp.NPY_DOUBLE or MERCER_IS_NUMBER(have):
         return 0
-    elif not (owned[parent] and cnp.PyArray_ISCARRAY(<cnp.ndarray>have)):
+    elif not (sweep.owned[parent] and cnp.PyArray_ISCARRAY(<cnp.ndarray>have)):
         have = np.array(have, np.float64)
-    quiet.begin()
+    sweep.hush()
     if not is_basic(index):
         np.add.at(have, index, g)
     elif MERCER_IS_NUMBER(g) and type(index) is int and cnp.PyArray_NDIM(<cnp.ndarray>have) == 1:
         data_of(have)[<Py_ssize_t>index + (x.shape[0] if index < 0 else 0)] += <double>g
     else:
         have[index] += g
-    held[parent] = have
-    owned[parent] = True
+    sweep.held[parent] = have
+    sweep.owned[parent] = True
     return 1
+
+
+cdef object short_sums(object x, tuple how):
+    """Return NumPy's sums, to the bit, over a short last axis of a float64 array; else None.
+
+    NumPy takes 140 instructions for a sum of three numbers, this takes 15.
+    """
+    cdef cnp.ndarray a
+    cdef Operand o
+    cdef Py_ssize_t n
+    cdef int ndim
+    if type(x) is not cnp.ndarray:
+        return None
+    a = <cnp.ndarray>x
+    ndim = cnp.PyArray_NDIM(a)
+    if how != ((-1,), False) or ndim < 2 or cnp.PyArray_DIM(a, ndim - 1) >= MERCER_SHORT or not read(x, &o):
+        return None
+    out = mercer_new_array(ndim - 1, cnp.PyArray_DIMS(a))
+    n = cnp.PyArray_SIZE(<cnp.ndarray>out)
+    DOUBLES.sum_middle(n, cnp.PyArray_DIM(a, ndim - 1), 1, o.data, data_of(out))
+    if DOUBLES.all_finite(n, data_of(out)):
+        return out
+    return None  # NumPy says what it has to say
 
 
 # -- sums -----------------------------------------------------------------------------------------------
 
 
-cdef int pull_sum(Tape tape, Py_ssize_t i, object g, list held, bytearray owned, Quiet quiet) except -1:
+cdef int pull_sum(Sweep sweep, Py_ssize_t i, object g) except -1:
     """Add the cotangent of a sum into that of what was summed; return 0 if that needs a rule."""
+    cdef Tape tape = sweep.tape
     cdef tuple args = <tuple>tape.kept_of(i, ARGS)
     cdef Like x = <Like>args[0]
     if x.number != cnp.NPY_DOUBLE or keywords(tape, i):
@@ -140,7 +166,7 @@ cdef int pull_sum(Tape tape, Py_ssize_t i, object g, list held, bytearray owned,
     part = transposed(repeat_to, g, x.shape, args[1])
     if part is None:
         return 0
-    deposit(held, owned, tape.parents[tape.headers[i].first], part, type(part) is cnp.ndarray, quiet)
+    deposit(sweep, tape.parents[tape.headers[i].first], part, type(part) is cnp.ndarray)
     return 1
 
 

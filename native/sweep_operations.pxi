@@ -33,9 +33,30 @@ cdef inline int read(object x, Operand *o):
     return 0
 
 
+cdef inline const MercerSweep *loops_for(object x) noexcept:
+    """Return the loops for an array's type; those for float64 of anything else."""
+    cdef bint single = type(x) is cnp.ndarray and cnp.PyArray_TYPE(<cnp.ndarray>x) == cnp.NPY_FLOAT
+    return FLOATS if single else DOUBLES
+
+
+cdef inline int read_for(const MercerSweep *loops, object x, Operand *o):
+    """Describe what some loops can go through: as `read`, or float32 arrays in C order."""
+    cdef cnp.ndarray array
+    if loops is DOUBLES:
+        return read(x, o)
+    if type(x) is not cnp.ndarray:
+        return 0
+    array = <cnp.ndarray>x
+    o.data, o.n, o.step = <const double *>cnp.PyArray_DATA(array), cnp.PyArray_SIZE(array), 1
+    return (cnp.PyArray_TYPE(array) == cnp.NPY_FLOAT and cnp.PyArray_ISCARRAY_RO(array)
+            and cnp.PyArray_NDIM(array) > 0)
+
+
 cdef inline object new_like(object x):
-    """Return a new float64 array of an array's shape."""
+    """Return a new array of an array's shape, and of its type if that is float32, else float64."""
     cdef cnp.ndarray a = <cnp.ndarray>x
+    if cnp.PyArray_TYPE(a) == cnp.NPY_FLOAT:
+        return cnp.PyArray_EMPTY(cnp.PyArray_NDIM(a), cnp.PyArray_DIMS(a), cnp.NPY_FLOAT, 0)
     return mercer_new_array(cnp.PyArray_NDIM(a), cnp.PyArray_DIMS(a))
 
 
@@ -62,7 +83,7 @@ cdef inline int slope_loop(int op):
 
 
 cdef inline bint slope_is_cheap(int op):
-    """Whether sweep.c computes the slope by vectors."""
+    """Whether sweep_loops.c computes the slope by vectors."""
     return not (op == MERCER_SINH or op == MERCER_COSH or op == MERCER_POWER_BY)
 
 
@@ -106,11 +127,11 @@ cdef inline bint run_binary(int opcode, Py_ssize_t n, const double *x, int x_ste
     cdef cnp.npy_intp size = n
     cdef cnp.npy_intp steps[3]
     if loops[opcode] == NULL:
-        return mercer_binary(opcode, 1, n, x, 0, x_step, y, 0, y_step, out)
+        return DOUBLES.binary(opcode, 1, n, x, 0, x_step, y, 0, y_step, out)
     at[0], at[1], at[2] = <char *>x, <char *>y, <char *>out
     steps[0], steps[1], steps[2] = x_step * sizeof(double), y_step * sizeof(double), sizeof(double)
     loops[opcode](at, &size, steps, loop_data[opcode])
-    return mercer_all_finite(n, out)
+    return DOUBLES.all_finite(n, out)
 
 
 cdef inline bint run_loop(int opcode, Py_ssize_t n, const double *x, double *out) noexcept:
@@ -121,7 +142,7 @@ cdef inline bint run_loop(int opcode, Py_ssize_t n, const double *x, double *out
     at[0], at[1] = <char *>x, <char *>out
     steps[0] = steps[1] = sizeof(double)
     loops[opcode](at, &size, steps, loop_data[opcode])
-    return mercer_all_finite(n, out)
+    return DOUBLES.all_finite(n, out)
 
 
 cdef object value1(Primitive p, object x, object c):
@@ -245,6 +266,11 @@ cdef object operate2(Primitive p, object x, object y):
         if p.opcode == MERCER_ADD or p.opcode == MERCER_SUBTRACT:  # only shapes matter
             x, y = shaped(x, tx is not None), shaped(y, ty is not None)
             tape.begin(p, x, y, None, 0)
+        elif tx is ty and p is MULTIPLY and is_real(ans):
+            # The same derivative at half the work; the answer's entries are not read.
+            tape.begin(SQUARE, x, None, like_of(ans) if is_large(ans) else ans, 0)
+            tape.parent(tx.slot)
+            return traced(ans, tape, tape.n_slots - 1, None)
         elif p.opcode == MERCER_MULTIPLY and is_large(ans):  # each slope is the other argument
             kept = tape.kept(x) if tx is None else shaped(x, True) if ty is None else x
             y = tape.kept(y) if ty is None else shaped(y, True) if tx is None else y
@@ -261,7 +287,10 @@ cdef object operate2(Primitive p, object x, object y):
     forward = <Forward>top
     s = None if tx is None else tx.tangent
     t = None if ty is None else ty.tangent
-    tangent = push2(p, s, t, x, y, ans, forward)
+    if tx is ty and p is MULTIPLY and s is not None and is_real(ans):
+        tangent = cast(slope_product(SQUARE, s, x, ans, None, forward.lead), ans)
+    else:
+        tangent = push2(p, s, t, x, y, ans, forward)
     return traced(ans, forward, -1, tangent)
 
 
@@ -269,6 +298,12 @@ cdef inline bint is_large(object x):
     """Whether it pays not to keep an array of this length, and no loop for shorter ones would read it."""
     x = inside(x)
     return type(x) is cnp.ndarray and cnp.PyArray_SIZE(<cnp.ndarray>x) > CHEAP_UP_TO
+
+
+cdef inline bint is_real(object x):
+    """Whether a value is known to be of a real floating type."""
+    cdef int number = type_number(x)
+    return number >= 0 and cnp.PyTypeNum_ISFLOAT(number)
 
 
 cdef inline bint slope_reads_answer(int op):

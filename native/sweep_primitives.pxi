@@ -89,8 +89,8 @@ cdef class Primitive:
                 term = rule(tangent, ans, *args, **kwargs)
                 if total is None:
                     total = term
-                elif owned_pair(total, term) and is_unshared(total, 1):
-                    mercer_accumulate(cnp.PyArray_SIZE(<cnp.ndarray>term), data_of(term), data_of(total))
+                elif type(total) is cnp.ndarray:
+                    total = added_to(total, term)
                 else:
                     total = _added(total, term)
         return total

@@ -10,25 +10,27 @@ cdef object slope_product(Primitive p, object t, object x, object r, object c, P
     cdef Operand a, o, b, k
     cdef Level top
     cdef double out_number
+    cdef const MercerSweep *loops = loops_for(x)
     k.number = 0.0
     top = top_of(t, x, r, None)
     if top is None:
-        if (read(t, &a) and read(x, &o) and read(r, &b) and o.n == b.n and a.n == o.n * (lead if lead else 1)
+        if (read_for(loops, t, &a) and read_for(loops, x, &o) and read_for(loops, r, &b)
+                and o.n == b.n and a.n == o.n * (lead if lead else 1)
                 and (a.step or not o.step)
                 and (c is None or read(c, &k))):
             if not a.step:
-                mercer_slope_product(p.opcode, 1, 1, a.data, o.data, b.data, k.number, &out_number)
+                DOUBLES.slope_product(p.opcode, 1, 1, a.data, o.data, b.data, k.number, &out_number)
                 return mercer_number(out_number)
             out = new_like(t)
             if o.step or lead:
                 if o.n <= LIBM_UP_TO or slope_is_cheap(p.opcode):
-                    mercer_slope_product(p.opcode, lead if lead else 1, o.n, a.data, o.data, b.data, k.number,
-                                         data_of(out))
+                    loops.slope_product(p.opcode, lead if lead else 1, o.n, a.data, o.data, b.data, k.number,
+                                        data_of(out))
                     return out
-                if slope_loop(p.opcode) and o.step:
+                if slope_loop(p.opcode) and o.step and loops is DOUBLES:
                     slope = new_like(x)
                     run_loop(slope_loop(p.opcode), o.n, o.data, data_of(slope))
-                    mercer_rows_product(lead if lead else 1, o.n, a.data, data_of(slope), data_of(out))
+                    DOUBLES.rows_product(lead if lead else 1, o.n, a.data, data_of(slope), data_of(out))
                     return out
     elif not lead and top.open and below_is_plain(t, x, r, top):
         return slope_product_above(p, t, x, r, c, top)
@@ -58,10 +60,12 @@ cdef inline object at_level(object a, Level top):
 
 
 cdef bint below_is_plain(object t, object x, object r, Level top):
-    """Whether under the top level there are float64 arrays of one shape (or numbers) only."""
+    """Whether under the top level there are arrays of one shape and type that loops know, or numbers."""
     cdef Operand a, b, o
+    cdef const MercerSweep *loops
     t, x, r = at_level(t, top), at_level(x, top), at_level(r, top)
-    if not (read(t, &a) and read(x, &o) and read(r, &b)):
+    loops = loops_for(x)
+    if not (read_for(loops, t, &a) and read_for(loops, x, &o) and read_for(loops, r, &b)):
         return False
     if a.n != o.n or a.step != o.step or b.n != o.n:
         return False
@@ -88,7 +92,7 @@ cdef object slope_product_above(Primitive p, object t, object x, object r, objec
     if s is None and u is None:
         return slope_product(p, t0, x0, r0, c, 0)
     if not forward.lead:
-        ans, tangent = slope_both(p, s, t0, x0, r0, c, u)
+        ans, tangent = slope_both(p.opcode, s, t0, x0, r0, c, u)
         if ans is not None:
             return traced(ans, forward, -1, tangent)
     ans = slope_product(p, t0, x0, r0, c, 0)
@@ -98,30 +102,36 @@ cdef object slope_product_above(Primitive p, object t, object x, object r, objec
 cdef struct Pushed:
     # The operands of s · f'(x) + t · f''(x) · u; s and u may be NULL (zero).
     Operand s, t, x, r, c, u
+    const MercerSweep *loops
 
 
-cdef bint read_pushed(Pushed *o, object s, object t, object x, object r, object c, object u, Py_ssize_t rows):
-    """Describe float64 operands of one shape, s and u with an axis of `rows` in front."""
+cdef bint read_pushed(Pushed *o, int opcode, object s, object t, object x, object r, object c, object u,
+                      Py_ssize_t rows):
+    """Describe operands of one shape, s and u with an axis of `rows` in front, and find their loops."""
+    o.loops = loops_for(x)
     o.c.number = 0.0
     o.s.data = o.u.data = NULL
-    return (read(t, &o.t) and read(x, &o.x) and read(r, &o.r) and (c is None or read(c, &o.c))
-            and o.t.step == o.x.step and o.r.step == o.x.step
-            and (s is None or (read(s, &o.s) and o.s.n == rows * o.x.n and (o.s.step or not o.x.step)))
-            and (u is None or (read(u, &o.u) and o.u.n == rows * o.x.n and (o.u.step or not o.x.step))))
+    return ((o.loops is DOUBLES or slope_is_cheap(opcode))
+            and read_for(o.loops, t, &o.t) and read_for(o.loops, x, &o.x) and read_for(o.loops, r, &o.r)
+            and (c is None or read(c, &o.c)) and o.t.step == o.x.step and o.r.step == o.x.step
+            and (s is None or (read_for(o.loops, s, &o.s) and o.s.n == rows * o.x.n
+                               and (o.s.step or not o.x.step)))
+            and (u is None or (read_for(o.loops, u, &o.u) and o.u.n == rows * o.x.n
+                               and (o.u.step or not o.x.step))))
 
 
-cdef tuple slope_both(Primitive p, object s, object t, object x, object r, object c, object u):
+cdef tuple slope_both(int opcode, object s, object t, object x, object r, object c, object u):
     """Return t · f'(x) and its tangent s · f'(x) + t · f''(x) · u, the slope being computed once."""
     cdef Pushed o
     cdef double product, push
-    if not read_pushed(&o, s, t, x, r, c, u, 1):
+    if not read_pushed(&o, opcode, s, t, x, r, c, u, 1):
         return None, None
     if not o.x.step:
-        mercer_slope_push(p.opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data, &push,
-                          &product)
+        o.loops.slope_push(opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+                           &push, &product)
         return mercer_number(product), mercer_number(push)
     ans, tangent = new_like(x), new_like(x)
-    mercer_slope_push(p.opcode, 1, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+    o.loops.slope_push(opcode, 1, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
                       data_of(tangent), data_of(ans))
     return ans, tangent
 
@@ -129,23 +139,63 @@ cdef tuple slope_both(Primitive p, object s, object t, object x, object r, objec
 cdef object slope_push(Primitive p, object s, object t, object x, object r, object c, object u,
                        Py_ssize_t lead):
     """Return s · f'(x) + t · f''(x) · u."""
-    cdef Pushed o
-    cdef double out_number
-    cdef Py_ssize_t rows = lead if lead else 1
-    if read_pushed(&o, s, t, x, r, c, u, rows):
-        if not o.x.step and not lead:
-            mercer_slope_push(p.opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
-                              &out_number, NULL)
-            return mercer_number(out_number)
-        out = new_like(u if s is None else s)
-        mercer_slope_push(p.opcode, rows, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
-                          data_of(out), NULL)
-        return out
-    total = None if s is None else slope_product(p, s, x, r, c, lead)
+    total = slope_pushed(p.opcode, s, t, x, r, c, u, lead)
+    if total is not None:
+        return total
+    if s is not None:
+        total = slope_product(p, s, x, r, c, lead)
     if u is not None:
         term = ERRORS["second slope"](p, t, x, c, u)
         total = term if total is None else total if term is None else total + term
     return total
+
+
+cdef object slope_pushed(int opcode, object s, object t, object x, object r, object c, object u,
+                         Py_ssize_t lead):
+    """Return the same of float64 operands of one shape, else None."""
+    cdef Pushed o
+    cdef double number
+    cdef Py_ssize_t rows = lead if lead else 1
+    if not read_pushed(&o, opcode, s, t, x, r, c, u, rows):
+        return None
+    if not o.x.step and not lead:
+        o.loops.slope_push(opcode, 1, 1, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+                           &number, NULL)
+        return mercer_number(number)
+    out = new_like(u if s is None else s)
+    o.loops.slope_push(opcode, rows, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
+                      data_of(out), NULL)
+    return out
+
+
+cdef object slope_product_of_answer(Primitive p, object t, Like x, object r, object chunk, Forward pushed):
+    """Return t · f'(x) where t or r = f(x) is traced, and of x no more is kept than its shape and type: the
+    slope and its derivative are those of r. With `pushed` return the tangent at this level, None for zero.
+    """
+    cdef Level top = top_of(t, r, None, None)
+    if not top.is_tape and top.open and chunk is None and below_is_plain(t, r, r, top):
+        t0, r0, s, u = at_level(t, top), at_level(r, top), tangent_at(t, top), tangent_at(r, top)
+        if pushed is not None and pushed is top and not (s is None and u is None):
+            part = slope_pushed(of_answer(p.opcode), s, t0, r0, r0, None, u, 0)
+            if part is not None:
+                return part
+        elif pushed is None and not (s is None and u is None or (<Forward>top).lead):
+            ans, tangent = slope_both(of_answer(p.opcode), s, t0, r0, r0, None, u)
+            if ans is not None:
+                return traced(ans, top, -1, tangent)
+    part = elementwise_pull(p, t, r, (x,), (True,), chunk)[0]
+    return part if pushed is None else tangent_at(part, pushed)
+
+
+cdef int of_answer(int opcode):
+    """The number of an operation's slope as a function of the answer."""
+    if opcode == MERCER_TAN:
+        return MERCER_TAN_OF_ANSWER
+    if opcode == MERCER_EXP:
+        return MERCER_EXP_OF_ANSWER
+    if opcode == MERCER_SQRT:
+        return MERCER_SQRT_OF_ANSWER
+    return MERCER_RECIPROCAL_OF_ANSWER if opcode == MERCER_RECIPROCAL else MERCER_TANH_OF_ANSWER
 
 
 cdef dict _slopes = {}
@@ -182,13 +232,13 @@ cdef object push2(Primitive p, object s, object t, object x, object y, object r,
             and (s is None or (read(s, &a) and a.n == o.n and a.step == o.step))
             and (t is None or (read(t, &b) and b.n == q.n and b.step == q.step))):
         if not v.step:
-            mercer_push2(p.opcode, 1, 1, a.data, 0, b.data, 0, o.data, 0, 0, q.data, 0, 0, v.data, &number)
+            DOUBLES.push2(p.opcode, 1, 1, a.data, 0, b.data, 0, o.data, 0, 0, q.data, 0, 0, v.data, &number)
             return mercer_number(number)
         if o.step and q.step and not same_shape(x, y):
             out = push2_pair(p.opcode, s, t, x, y, r)
         else:
             out = new_like(r)
-            mercer_push2(p.opcode, 1, v.n, a.data, a.step, b.data, b.step, o.data, 0, o.step, q.data, 0,
+            DOUBLES.push2(p.opcode, 1, v.n, a.data, a.step, b.data, b.step, o.data, 0, o.step, q.data, 0,
                          q.step, v.data, data_of(out))
         if out is not None:
             return out
@@ -201,10 +251,8 @@ cdef object push2(Primitive p, object s, object t, object x, object y, object r,
         term = slope_product2(p, 1, t, x, y, r, level.lead, y)
         if total is None:
             total = term
-        elif not is_sum and owned_pair(total, term):
-            mercer_accumulate(cnp.PyArray_SIZE(<cnp.ndarray>term), data_of(term), data_of(total))
         else:
-            total = operate2(ADD, total, term)
+            total = operate2(ADD, total, term) if is_sum else added_to(total, term)
     if total is None:
         return None
     shape = shape_of(r)
@@ -213,16 +261,22 @@ cdef object push2(Primitive p, object s, object t, object x, object y, object r,
     return cast(total if shape_of(total) == shape else np.broadcast_to(total, shape), r)
 
 
-cdef inline bint owned_pair(object a, object b):
-    """Whether b can be added into a where it stands."""
-    return (
-        type(a) is cnp.ndarray and type(b) is cnp.ndarray
-        and cnp.PyArray_TYPE(<cnp.ndarray>a) == cnp.NPY_DOUBLE
-        and cnp.PyArray_TYPE(<cnp.ndarray>b) == cnp.NPY_DOUBLE
-        and cnp.PyArray_ISCARRAY(<cnp.ndarray>a)
-        and cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>b)
-        and same_shape(a, b)
-    )
+cdef object added_to(object total, object term):
+    """Return total + term, where it stands if nobody but the caller has `total`."""
+    if is_unshared(total, 1) and accumulate(total, term):
+        return total
+    return operate2(ADD, total, term)
+
+
+cdef bint accumulate(object a, object b):
+    """Add b into a where it stands; return 0 if not both are arrays of one shape and type that loops know."""
+    cdef Operand o
+    cdef const MercerSweep *loops = loops_for(a)
+    if not (type(a) is cnp.ndarray and type(b) is cnp.ndarray and cnp.PyArray_ISCARRAY(<cnp.ndarray>a)
+            and read_for(loops, a, &o) and read_for(loops, b, &o) and same_shape(a, b)):
+        return False
+    loops.accumulate(o.n, o.data, data_of(a))
+    return True
 
 
 cdef object slope_product2(Primitive p, int which, object t, object x, object y, object r, Py_ssize_t lead,
@@ -244,12 +298,12 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
     if read(t, &a) and read(x, &o) and read(y, &b) and read(r, &q):
         if (not o.step or not b.step or same_shape(x, y)) and (a.n == rows * q.n or (a.n == rows)):
             if not q.step and not lead:
-                mercer_slope_product2(op, which, 1, 1, a.data, 0, o.data, 0, b.data, 0, q.data, &out_number)
+                DOUBLES.slope_product2(op, which, 1, 1, a.data, 0, o.data, 0, b.data, 0, q.data, &out_number)
                 return mercer_number(out_number)
             if q.n <= CHEAP_UP_TO:
                 step = 1 if a.n == rows * q.n else 0
                 out = new_like(r) if not lead else np.empty((lead, *shape_of(r)))
-                mercer_slope_product2(op, which, rows, q.n, a.data, step, o.data, o.step, b.data, b.step,
+                DOUBLES.slope_product2(op, which, rows, q.n, a.data, step, o.data, o.step, b.data, b.step,
                                       q.data, data_of(out))
                 return out
     elif not lead:
@@ -264,6 +318,27 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
     with _errstate(all="ignore"):
         slope = p.partials[which](r, x, y)
     return product(t, slope, lead)
+
+
+cdef struct Pushed2:
+    # The operands of s · f_w + t · (f_wx · u + f_wy · v), of one shape or numbers; s, u, v: NULL for zero.
+    Operand s, t, x, y, r, u, v
+
+
+cdef bint read_pushed2(Pushed2 *o, object t, object x, object y, object r, Forward level):
+    """Describe values with their tangents at a level; return 0 if not all are float64 arrays of one shape or
+    numbers.
+    """
+    cdef bint both
+    x0, y0 = at_level(x, level), at_level(y, level)
+    if not (read(at_level(t, level), &o.t) and read(x0, &o.x) and read(y0, &o.y)
+            and read(at_level(r, level), &o.r) and read_tangent(t, level, &o.s)
+            and read_tangent(x, level, &o.u) and read_tangent(y, level, &o.v)):
+        return False
+    both = o.x.step and o.y.step
+    return (fits(&o.t, &o.r) and fits(&o.x, &o.r) and fits(&o.y, &o.r) and fits(&o.s, &o.r)
+            and fits(&o.u, &o.r) and fits(&o.v, &o.r) and o.r.n <= CHEAP_UP_TO
+            and (not both or same_shape(x0, y0)))
 
 
 cdef inline bint read_tangent(object a, Forward level, Operand *o):
@@ -286,26 +361,28 @@ cdef object slope_product2_above(Primitive p, int which, object t, object x, obj
     """The product with a slope of a binary operation, and its tangent, where one forward level stands above
     arrays of one shape (or numbers); None where that is not so.
     """
-    cdef Operand a, o, b, q, s, u, v
+    cdef Pushed2 o
+    if not read_pushed2(&o, t, x, y, r, level):
+        return None
+    r0 = at_level(r, level)
+    ans = slope_product2(p, which, at_level(t, level), at_level(x, level), at_level(y, level), r0, 0, r0)
+    tangent = slope_push2(p.opcode, which, &o, r0)
+    return ans if tangent is None else traced(ans, level, -1, tangent)
+
+
+cdef object slope_push2(int opcode, int which, Pushed2 *o, object r):
+    """Return s · f_w + t · (f_wx · u + f_wy · v), None for zero."""
     cdef double number
-    t0, x0, y0, r0 = at_level(t, level), at_level(x, level), at_level(y, level), at_level(r, level)
-    if not (read(t0, &a) and read(x0, &o) and read(y0, &b) and read(r0, &q)
-            and read_tangent(t, level, &s) and read_tangent(x, level, &u) and read_tangent(y, level, &v)):
+    if o.s.data == NULL and o.u.data == NULL and o.v.data == NULL:
         return None
-    if not (fits(&a, &q) and fits(&o, &q) and fits(&b, &q) and fits(&s, &q) and fits(&u, &q) and fits(&v, &q)
-            and q.n <= CHEAP_UP_TO and (not (o.step and b.step) or same_shape(x0, y0))):
-        return None
-    ans = slope_product2(p, which, t0, x0, y0, r0, 0, r0)
-    if s.data == NULL and u.data == NULL and v.data == NULL:
-        return ans
-    if not q.step:
-        mercer_slope_push2(p.opcode, which, 1, s.data, 0, a.data, 0, o.data, 0, b.data, 0, q.data, u.data, 0,
-                           v.data, 0, &number)
-        return traced(ans, level, -1, mercer_number(number))
-    out = new_like(r0)
-    mercer_slope_push2(p.opcode, which, q.n, s.data, s.step, a.data, a.step, o.data, o.step, b.data, b.step,
-                       q.data, u.data, u.step, v.data, v.step, data_of(out))
-    return traced(ans, level, -1, out)
+    if not o.r.step:
+        DOUBLES.slope_push2(opcode, which, 1, o.s.data, 0, o.t.data, 0, o.x.data, 0, o.y.data, 0, o.r.data,
+                           o.u.data, 0, o.v.data, 0, &number)
+        return mercer_number(number)
+    out = new_like(r)
+    DOUBLES.slope_push2(opcode, which, o.r.n, o.s.data, o.s.step, o.t.data, o.t.step, o.x.data, o.x.step,
+                       o.y.data, o.y.step, o.r.data, o.u.data, o.u.step, o.v.data, o.v.step, data_of(out))
+    return out
 
 
 cdef object aligned(object t, object of, object r, Py_ssize_t lead):
@@ -329,7 +406,7 @@ def scale_plain(t, slope):
         if isinstance(out, cnp.ndarray) and cnp.PyArray_TYPE(<cnp.ndarray>out) == cnp.NPY_DOUBLE \
                 and cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>out):
             array = <cnp.ndarray>out
-            if mercer_all_finite(cnp.PyArray_SIZE(array), <const double *>cnp.PyArray_DATA(array)):
+            if DOUBLES.all_finite(cnp.PyArray_SIZE(array), <const double *>cnp.PyArray_DATA(array)):
                 return out
         elif np.isfinite(out).all():
             return out

@@ -359,3 +359,25 @@ def test_the_ufunc_protocol_called_by_hand():
         ad.grad(lambda x: x.__array_ufunc__(np.sin, None, x))(0.5)
     with pytest.raises(TypeError, match="positional"):
         ad.grad(lambda x: x.__array_ufunc__(np.sin))(0.5)
+
+
+@pytest.mark.parametrize("n", [1, 7, 130, 18000])
+@pytest.mark.parametrize("ufunc", UNARY, ids=lambda u: u.__name__)
+def test_single_precision_is_double_precision_rounded(ufunc, n):
+    """Loops for float32 give float32 of what those for float64 give, on arrays of any length."""
+    x, t, v = points((3, n), seed=8, dtype=np.float32)
+    x = x / 2
+
+    def derivatives(x, t, v):
+        f = lambda x: np.sum(t * ufunc(x))  # noqa: E731
+        yield ad.jvp(ufunc, (x,), (t,))[1]
+        yield ad.grad(f)(x)
+        yield ad.hvp(f, x, v)
+        yield ad.hvp(lambda x: np.sum(np.sin(ufunc(x)) * t), x, v)
+        yield ad.jacobian(lambda s: ufunc(s[0] * (s[1] * x)), mode="forward")(np.ones(2, x.dtype))
+
+    double = derivatives(*(a.astype(np.float64) for a in (x, t, v)))
+    for single, exact in zip(derivatives(x, t, v), double, strict=True):
+        assert single.dtype == np.float32
+        scale = np.max(np.abs(exact), initial=1e-3)
+        np.testing.assert_allclose(single, exact, rtol=64 * np.finfo(np.float32).eps, atol=1e-6 * scale)

@@ -170,3 +170,22 @@ def test_views_see_assignments():
     np.testing.assert_allclose(ad.grad(f)(x), ad.grad(plainly)(x), rtol=1e-14)
     for mode in MODES:
         np.testing.assert_allclose(ad.hvp(f, x, v, mode), ad.hvp(plainly, x, v), rtol=1e-13)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 7, 8, 9])
+def test_sums_over_a_short_last_axis_are_numpys(n):
+    x = np.random.default_rng(n).standard_normal((5, 4, n)) * 10.0 ** np.arange(4)[:, None]
+    x[0, 0] = -0.0
+    t = x[::-1].copy()
+    for axis, keepdims in ((2, False), (-1, False), (2, True)):
+        value, tangent = ad.jvp(lambda x: np.sum(x, axis=axis, keepdims=keepdims), (x,), (t,))  # noqa: B023
+        for found, entries in ((value, x), (tangent, t)):
+            exact = np.sum(entries, axis=axis, keepdims=keepdims)
+            assert found.shape == exact.shape
+            assert found.tobytes() == exact.tobytes()
+
+
+def test_numpy_says_of_a_short_sum_that_it_overflows():
+    x = np.full((2, 3), 1e308)
+    with pytest.raises(FloatingPointError, match="overflow"):
+        ad.jvp(lambda x: np.sum(x, axis=1), (x,), (np.ones((2, 3)),))

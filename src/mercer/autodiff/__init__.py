@@ -59,6 +59,7 @@ define_operators(
     divide=UFUNCS[np.true_divide],
     power=UFUNCS[np.power],
     negative=UFUNCS[np.negative],
+    square=UFUNCS[np.square],
     scale=scale,
     getitem=array_methods.getitem,
     sum=rules_reduction.sum_of,

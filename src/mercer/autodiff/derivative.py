@@ -16,6 +16,7 @@ from mercer.autodiff.trace import (
     np_like,
     outputs_of,
     owned,
+    plain,
     pulled,
     run,
     snapshot,
@@ -54,12 +55,12 @@ class Linearised:
         return unflatten(self.structure, self.outputs)
 
     def sweep(self, cotangents, chunk=None, last=False, pushed=None):
-        """Return the cotangents of the inputs, None where nothing depends on them."""
+        """Return the cotangents of the inputs (their tangents at the level `pushed`), None for zero."""
         return pulled(self.tape, self.slots, cotangents, self.leaves, chunk, last, pushed)
 
-    def pull(self, cotangents, chunk=None, last=False, pushed=None):
+    def pull(self, cotangents, chunk=None, last=False):
         """Return the cotangents of the inputs as arrays of their own, zeros where nothing depends on them."""
-        swept = self.sweep(cotangents, chunk, last, pushed)
+        swept = self.sweep(cotangents, chunk, last)
         return owned(zeros_for_none(swept, self.leaves, chunk), cotangents)
 
 
@@ -336,16 +337,19 @@ def grad(f, argnums=0, has_aux=False, holomorphic=False):
 
 
 def gradient_pushed(f, x, v):
-    """Return the directional derivative of a gradient, which itself is not computed where products end it."""
-
-    def gradient(x):
-        at, structures = linearise(f, (x,), {}, 0)
-        level = at.leaves[0].level if at.leaves else None
-        gradients = at.pull([_scalar_seed(at, f, False)], last=True, pushed=level)
+    """Return the directional derivative of a gradient, which itself is computed as far as that needs it."""
+    leaves, structures = flatten_args((x,), name_of(f))
+    directions = _matching(leaves, structures, [v], "tangent")
+    level = Forward()
+    try:
+        at = Linearised(
+            f, [Traced(x, level, tangent=t) for x, t in zip(leaves, directions, strict=True)], structures
+        )
+        tangents = at.sweep([_scalar_seed(at, f, False)], last=True, pushed=level)
         at.tape.clear()
-        return unflatten_args(structures, gradients)[0]
-
-    return jvp(gradient, (x,), (v,))[1]
+    finally:
+        level.open = False
+    return unflatten_args(structures, owned(zeros_for_none(tangents, leaves), directions))[0]
 
 
 def linearise(f, args, kwargs, argnums, has_aux=False):
@@ -384,7 +388,7 @@ def chosen(f, args, kwargs, argnums):
 
 def _scalar_seed(at, f, holomorphic):
     """Return the cotangent 1 of a scalar value, or say why the value has no gradient."""
-    if len(at.outputs) == 1 and type(at.outputs[0]) is np.float64:
+    if len(at.outputs) == 1 and type(plain(at.outputs[0])) is np.float64:
         return _ONE
     if not at.outputs:
         raise trace_error(
