@@ -149,7 +149,7 @@ cdef object value2_pair(int opcode, object x, object y):
     at = data_of(out)
     while finite and p.size:
         finite = DOUBLES.binary(opcode, p.n[1], p.n[0], a + p.x_at, p.x_step[1], p.x_step[0],
-                               b + p.y_at, p.y_step[1], p.y_step[0], at)
+                                b + p.y_at, p.y_step[1], p.y_step[0], at)
         at += p.n[1] * p.n[0]
         if not next_rows(&p):
             break
@@ -167,9 +167,9 @@ cdef object push2_pair(int opcode, object s, object t, object x, object y, objec
     out = new_like(r)
     while p.size:
         DOUBLES.push2(opcode, p.n[1], p.n[0], NULL if s is None else data_of(s) + p.x_at, p.x_step[0],
-                     NULL if t is None else data_of(t) + p.y_at, p.y_step[0],
-                     data_of(x) + p.x_at, p.x_step[1], p.x_step[0],
-                     data_of(y) + p.y_at, p.y_step[1], p.y_step[0], data_of(r) + done, data_of(out) + done)
+                      NULL if t is None else data_of(t) + p.y_at, p.y_step[0],
+                      data_of(x) + p.x_at, p.x_step[1], p.x_step[0],
+                      data_of(y) + p.y_at, p.y_step[1], p.y_step[0], data_of(r) + done, data_of(out) + done)
         done += p.n[1] * p.n[0]
         if not next_rows(&p):
             break

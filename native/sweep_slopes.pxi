@@ -132,7 +132,7 @@ cdef tuple slope_both(int opcode, object s, object t, object x, object r, object
         return mercer_number(product), mercer_number(push)
     ans, tangent = new_like(x), new_like(x)
     o.loops.slope_push(opcode, 1, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
-                      data_of(tangent), data_of(ans))
+                       data_of(tangent), data_of(ans))
     return ans, tangent
 
 
@@ -164,7 +164,7 @@ cdef object slope_pushed(int opcode, object s, object t, object x, object r, obj
         return mercer_number(number)
     out = new_like(u if s is None else s)
     o.loops.slope_push(opcode, rows, o.x.n, o.s.data, o.t.data, o.x.data, o.r.data, o.c.number, o.u.data,
-                      data_of(out), NULL)
+                       data_of(out), NULL)
     return out
 
 
@@ -239,7 +239,7 @@ cdef object push2(Primitive p, object s, object t, object x, object y, object r,
         else:
             out = new_like(r)
             DOUBLES.push2(p.opcode, 1, v.n, a.data, a.step, b.data, b.step, o.data, 0, o.step, q.data, 0,
-                         q.step, v.data, data_of(out))
+                          q.step, v.data, data_of(out))
         if out is not None:
             return out
     total = None
@@ -304,7 +304,7 @@ cdef object slope_product2(Primitive p, int which, object t, object x, object y,
                 step = 1 if a.n == rows * q.n else 0
                 out = new_like(r) if not lead else np.empty((lead, *shape_of(r)))
                 DOUBLES.slope_product2(op, which, rows, q.n, a.data, step, o.data, o.step, b.data, b.step,
-                                      q.data, data_of(out))
+                                       q.data, data_of(out))
                 return out
     elif not lead:
         top = top_of(t, x, y, r)
@@ -377,11 +377,11 @@ cdef object slope_push2(int opcode, int which, Pushed2 *o, object r):
         return None
     if not o.r.step:
         DOUBLES.slope_push2(opcode, which, 1, o.s.data, 0, o.t.data, 0, o.x.data, 0, o.y.data, 0, o.r.data,
-                           o.u.data, 0, o.v.data, 0, &number)
+                            o.u.data, 0, o.v.data, 0, &number)
         return mercer_number(number)
     out = new_like(r)
     DOUBLES.slope_push2(opcode, which, o.r.n, o.s.data, o.s.step, o.t.data, o.t.step, o.x.data, o.x.step,
-                       o.y.data, o.y.step, o.r.data, o.u.data, o.u.step, o.v.data, o.v.step, data_of(out))
+                        o.y.data, o.y.step, o.r.data, o.u.data, o.u.step, o.v.data, o.v.step, data_of(out))
     return out
 
 
