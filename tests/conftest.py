@@ -1,6 +1,7 @@
 """What every test runs under: warnings and floating-point errors raise, draws repeat."""
 
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -14,6 +15,12 @@ settings.load_profile("ci" if os.environ.get("CI") else "mercer")
 
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
+
+
+def pytest_configure(config):
+    # A shell without job control has what it runs in the background ignore SIGINT.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config, items):
