@@ -56,35 +56,28 @@ const char *mercer_isa(void)
     return chosen();
 }
 
-const MercerTable *mercer_table(int is_float32)
-{
-    const char *isa = chosen();
+/* Return from a function of is_float32 the chosen set's one of what there is for each set. */
+#define RETURN_OF_SET(name, set)     \
+    if (strcmp(chosen(), #set) == 0) \
+        return is_float32 ? &name##_f32_##set : &name##_f64_##set;
 #ifdef MERCER_HAVE_V4
-    if (strcmp(isa, "v4") == 0)
-        return is_float32 ? &table_f32_v4 : &table_f64_v4;
+#define RETURN_OF_V4(name) RETURN_OF_SET(name, v4)
+#else
+#define RETURN_OF_V4(name)
 #endif
 #ifdef MERCER_HAVE_V3
-    if (strcmp(isa, "v3") == 0)
-        return is_float32 ? &table_f32_v3 : &table_f64_v3;
+#define RETURN_OF_V3(name) RETURN_OF_SET(name, v3)
+#else
+#define RETURN_OF_V3(name)
 #endif
-    (void)isa;
-    return is_float32 ? &table_f32_baseline : &table_f64_baseline;
-}
+#define RETURN_CHOSEN(name) \
+    RETURN_OF_V4(name)      \
+    RETURN_OF_V3(name)      \
+    return is_float32 ? &name##_f32_baseline : &name##_f64_baseline;
 
-const MercerSweep *mercer_sweep(int is_float32)
-{
-    const char *isa = chosen();
-#ifdef MERCER_HAVE_V4
-    if (strcmp(isa, "v4") == 0)
-        return is_float32 ? &sweep_f32_v4 : &sweep_f64_v4;
-#endif
-#ifdef MERCER_HAVE_V3
-    if (strcmp(isa, "v3") == 0)
-        return is_float32 ? &sweep_f32_v3 : &sweep_f64_v3;
-#endif
-    (void)isa;
-    return is_float32 ? &sweep_f32_baseline : &sweep_f64_baseline;
-}
+const MercerTable *mercer_table(int is_float32) { RETURN_CHOSEN(table) }
+
+const MercerSweep *mercer_sweep(int is_float32) { RETURN_CHOSEN(sweep) }
 
 uint64_t mercer_checksum(ptrdiff_t n_bytes, const char *bytes)
 {

@@ -51,32 +51,32 @@ enum { MERCER_SHORT = 8 };
 typedef struct {
     /* out[i, j] = t[i, j] * f'(x[j]), r = f(x). */
     void (*slope_product)(int op, ptrdiff_t lead, ptrdiff_t n, const void *t, const void *x, const void *r,
-                              double c, void *out);
+                          double c, void *out);
     /* out[i, j] = s[i, j] * f'(x[j]) + t[j] * f''(x[j]) * u[i, j]; s or u may be NULL (zero). If product is not NULL,
        product[j] = t[j] * f'(x[j]). Of slopes of the answer x is the answer, and u its tangent. */
     void (*slope_push)(int op, ptrdiff_t lead, ptrdiff_t n, const void *s, const void *t, const void *x,
-                           const void *r, double c, const void *u, void *out, void *product);
+                       const void *r, double c, const void *u, void *out, void *product);
     /* out += x */
     void (*accumulate)(ptrdiff_t n, const void *x, void *out);
     /* float64 only from here on. */
     /* out = x op y in rows of n; returns whether all of it is finite. From row to row x goes on by x_row, in a row by
        x_step, y likewise. */
     int (*binary)(int op, ptrdiff_t rows, ptrdiff_t n, const double *x, ptrdiff_t x_row, ptrdiff_t x_step,
-                      const double *y, ptrdiff_t y_row, ptrdiff_t y_step, double *out);
+                  const double *y, ptrdiff_t y_row, ptrdiff_t y_step, double *out);
     /* out[i, j] = t[i, j] * the slope in the first (0) or second (1) argument; t has step 0 or 1 in j. */
     void (*slope_product2)(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *t, int t_step,
-                               const double *x, int x_step, const double *y, int y_step, const double *r,
-                               double *out);
+                           const double *x, int x_step, const double *y, int y_step, const double *r,
+                           double *out);
     /* out = s * the slope in x + t * the slope in y, in rows as above; s (with the rows of x) or t (with those of y)
        may be NULL (zero). */
     void (*push2)(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_t s_step, const double *t,
-                      ptrdiff_t t_step, const double *x, ptrdiff_t x_row, ptrdiff_t x_step, const double *y,
-                      ptrdiff_t y_row, ptrdiff_t y_step, const double *r, double *out);
+                  ptrdiff_t t_step, const double *x, ptrdiff_t x_row, ptrdiff_t x_step, const double *y,
+                  ptrdiff_t y_row, ptrdiff_t y_step, const double *r, double *out);
     /* out = s * f_w + t * (f_wx * u + f_wy * v), f_w the slope in the first (0) or second (1) argument; each of s,
        u and v may be NULL (zero). */
     void (*slope_push2)(int op, int which, ptrdiff_t n, const double *s, int s_step, const double *t, int t_step,
-                            const double *x, int x_step, const double *y, int y_step, const double *r,
-                            const double *u, int u_step, const double *v, int v_step, double *out);
+                        const double *x, int x_step, const double *y, int y_step, const double *r,
+                        const double *u, int u_step, const double *v, int v_step, double *out);
     /* out[i, j] = t[i, j] * slope[j], zeros staying zero. */
     void (*rows_product)(ptrdiff_t lead, ptrdiff_t n, const double *t, const double *slope, double *out);
     /* t *= slope, and the sum of t * slope; zeros stay zero. */

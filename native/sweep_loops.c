@@ -40,7 +40,7 @@ static inline ptrdiff_t block_end(ptrdiff_t begin, ptrdiff_t n)
     X(SCALE, times_f64(x, y), y, x, 0.0, 1.0, 0.0)
 
 static void rows_product_f64(ptrdiff_t lead, ptrdiff_t n, const double *restrict t, const double *restrict slope,
-                         double *restrict out)
+                             double *restrict out)
 {
     for (ptrdiff_t k = 0; k < lead; k++)
         for (ptrdiff_t i = 0; i < n; i++)
@@ -49,7 +49,7 @@ static void rows_product_f64(ptrdiff_t lead, ptrdiff_t n, const double *restrict
 
 /* 0 * t is 0 for finite t and NaN otherwise, so its sum tells whether all were finite. */
 static int binary_f64(int op, ptrdiff_t rows, ptrdiff_t n, const double *x_, ptrdiff_t x_row, ptrdiff_t x_step,
-                  const double *y_, ptrdiff_t y_row, ptrdiff_t y_step, double *restrict out)
+                      const double *y_, ptrdiff_t y_row, ptrdiff_t y_step, double *restrict out)
 {
     double bad = 0.0;
     switch (op) {
@@ -79,8 +79,8 @@ static int binary_f64(int op, ptrdiff_t rows, ptrdiff_t n, const double *x_, ptr
 }
 
 static void slope_product2_f64(int op, int which, ptrdiff_t lead, ptrdiff_t n, const double *restrict t,
-                           int t_step, const double *restrict x_, int x_step, const double *restrict y_,
-                           int y_step, const double *restrict r_, double *restrict out)
+                               int t_step, const double *restrict x_, int x_step, const double *restrict y_,
+                               int y_step, const double *restrict r_, double *restrict out)
 {
     switch (op) {
 /* Of entries next to each other the compiler makes vectors. */
@@ -123,8 +123,8 @@ static void slope_product2_f64(int op, int which, ptrdiff_t lead, ptrdiff_t n, c
 }
 
 static void push2_f64(int op, ptrdiff_t rows, ptrdiff_t n, const double *s, ptrdiff_t s_step, const double *t,
-                  ptrdiff_t t_step, const double *x_, ptrdiff_t x_row, ptrdiff_t x_step, const double *y_,
-                  ptrdiff_t y_row, ptrdiff_t y_step, const double *r_, double *restrict out)
+                      ptrdiff_t t_step, const double *x_, ptrdiff_t x_row, ptrdiff_t x_step, const double *y_,
+                      ptrdiff_t y_row, ptrdiff_t y_step, const double *r_, double *restrict out)
 {
     static const double zero = 0.0;
     const ptrdiff_t s_row = s ? x_row : 0, t_row = t ? y_row : 0;

@@ -172,7 +172,7 @@ class KernelRidgeCV(MultiOutputMixin, RegressorMixin, _NamedCV):
 
 
 class KernelLogisticRegressionCV(ClassifierMixin, _NamedCV):
-    """`KernelLogisticRegression` with α chosen by cross-validation: all folds in lockstep, α after α.
+    """`KernelLogisticRegression` with α chosen by cross-validation: some folds in lockstep, α after α.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ class KernelLogisticRegressionCV(ClassifierMixin, _NamedCV):
 
 
 class SquaredMarginCV(ClassifierMixin, _NamedCV):
-    """`SquaredMarginClassifier` with α chosen by cross-validation: all folds in lockstep, α after α.
+    """`SquaredMarginClassifier` with α chosen by cross-validation: some folds in lockstep, α after α.
 
     Parameters
     ----------
