@@ -23,6 +23,21 @@ def test_each_chain_gives_its_values_in_its_own_order(n_threads):
     assert found == [[(index, k) for k in range(index)] for index in range(6)]
 
 
+@pytest.mark.parametrize(("n_threads", "told"), [(1, [1, 1, 1]), (2, [1, 1, 2]), (6, [2, 3, 6])])
+def test_a_chain_is_told_of_the_threads_that_others_left(n_threads, told):
+    def chain(length, check):
+        for _ in range(length):
+            yield check()
+            time.sleep(0.02)
+
+    # the others are over well before the longest
+    chains = [lambda check, length=length: chain(length, check) for length in (1, 6, 18)]
+    found = [[] for _ in chains]
+    for index, value in in_turns(chains, n_threads):
+        found[index].append(value)
+    assert [found[0][0], found[1][-1], found[2][-1]] == told
+
+
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_no_chains_are_no_values(n_threads):
     assert list(in_turns([], n_threads)) == []

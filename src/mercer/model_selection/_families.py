@@ -167,7 +167,7 @@ class _NewtonFamily:
         threads = count_threads(n_threads)
         columns = self.n_classes or (1 if self.y.ndim == 1 else self.y.shape[1])
         groups = _in_lockstep(self._folds, len(K), columns)
-        held = HeldMatrix(K, low_rank, n_threads).on(max(1, threads // len(groups)))
+        held = HeldMatrix(K, low_rank, n_threads)
         alphas = sorted(alphas, reverse=True)
         chains = [partial(self._chain, group, alphas, held, low_rank, len(groups)) for group in groups]
         short = 0
@@ -194,7 +194,6 @@ class _NewtonFamily:
 
             return multiply
 
-        exact, single = checked(held.exact), None if held.single is None else checked(held.single)
         tol, n_rest = self.estimator.tol, 1 if self.y.ndim == 1 else self.y.shape[1]
         y = self.y if self.y.ndim == 1 else np.tile(self.y, len(folds))
         options = {
@@ -202,21 +201,23 @@ class _NewtonFamily:
             "fit_intercept": bool(self.estimator.fit_intercept),
             "low_rank": low_rank,
             "matrix": held.K,
-            "single": single,
             "tol": _TOL["newton"] if tol is None else tol,
             "share": share,
-            "n_threads": held.threads,
             "n_classes": self.n_classes,
         }
         if self.estimator.max_iter is not None:
             options["max_iter"] = self.estimator.max_iter
         starts = []
         for alpha in alphas:
-            every = np.full(n_rest * len(folds), alpha)
-            found = newton(exact, self.loss, y, every, start=starts or None, **options)
+            every, mine = np.full(n_rest * len(folds), alpha), held.on(check())
+            solve = partial(
+                newton, checked(mine.exact), self.loss, y, every,
+                single=None if mine.single is None else checked(mine.single), n_threads=mine.threads, **options,
+            )  # fmt: skip
+            found = solve(start=starts or None)
             if starts and not found.converged.all():
                 # from afar steps go by way of larger α, where from a solution they may be stuck at kinks
-                again = newton(exact, self.loss, y, every, **options)
+                again = solve()
                 found = again if again.converged.sum() > found.converged.sum() else found
             starts = [found, *starts][:_STARTS]
             yield float(alpha), found

@@ -127,15 +127,17 @@ def in_turns(chains, n_threads):
     Parameters
     ----------
     chains : list of callable
-        ``chain(check) -> iterator``; it calls ``check()`` every 0.1 s or so, which may raise.
+        ``chain(check) -> iterator``; it calls ``check()`` every 0.1 s or so, which may raise, and returns how
+        many threads it has to itself: more than one where there are fewer chains, or others have ended.
     n_threads : int
-        Of this many threads, one a chain at most; 1 is the caller's own.
+        Of this many threads; 1 is the caller's own.
     """
     stopping = threading.Event()
 
     def check():
         if stopping.is_set():
             raise Stopped
+        return max(1, n_threads // max(1, len(chains)))
 
     chains = dict(enumerate(chain(check) for chain in chains))
     if min(n_threads, len(chains)) <= 1:
@@ -156,7 +158,9 @@ def in_turns(chains, n_threads):
             while under_way:
                 for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                     index = under_way.pop(future)
-                    if (value := future.result()) is not _END:
+                    if (value := future.result()) is _END:
+                        del chains[index]
+                    else:
                         under_way[go_on(index)] = index
                         yield index, value
         finally:
