@@ -13,7 +13,7 @@
 
 /* Columns up to which a product goes by matrix-vector calls, and vectors up to which that of a symmetric matrix goes by
  * a loop of our own: BLAS reads the matrix twice, and packs it for more than one. */
-enum { FEW = 4, FEW_VECTORS = 12, PRODUCT_TILE = 256, STRIPS = 16, HIGH = 512, NARROW = 16 };
+enum { FEW = 4, FEW_VECTORS = 12, PRODUCT_TILE = 256, STRIPS = 16, HIGH = 256, NARROW = 16 };
 
 /* Tiles of one update of the trailing matrix: BLAS packs its operands once for them all. */
 enum { ROWS = 4 };

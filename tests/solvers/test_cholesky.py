@@ -99,9 +99,9 @@ class TestTiles:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 17, 63, 64, 65, 100, 511, 545])
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 17, 63, 64, 65, 100, 255, 289, 545])
 class TestFewVectors:
-    """Sizes around vectors, tiles of 16 columns and 512 rows; 12 columns at most go by a loop of our own."""
+    """Sizes around vectors, tiles of 16 columns and 256 rows; 12 columns at most go by a loop of our own."""
 
     @pytest.mark.parametrize("columns", range(1, 14))
     def test_product(self, rng, n, dtype, columns):
