@@ -95,6 +95,21 @@ class Loss:
         """
         raise NotImplementedError
 
+    def dual_box(self, y, most):
+        """The box of the dual of a cost that consists of (y − f)² and straight lines, or None for others.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+        most : ndarray of shape (n,)
+            w / α.
+
+        Returns
+        -------
+        lower, upper : ndarray of shape (n,), or None
+        """
+        return None
+
     def derivative(self, y, f):
         """Its gradient in f; 0 at a kink.
 

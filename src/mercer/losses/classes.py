@@ -100,6 +100,10 @@ class SquaredMargin(Loss):
         m = self._short(*pair(y, f))
         return m * m
 
+    def dual_box(self, y, most):
+        """y a ≥ 0."""
+        return np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
+
     @np.errstate(over="ignore")
     def derivative(self, y, f):
         """−2y max(0, 1 − y f)."""

@@ -86,6 +86,10 @@ class Huber(Loss):
         r, c = self._clipped(y, f)
         return c * (2 * r - c)
 
+    def dual_box(self, y, most):
+        """|a| ≤ δ w / α."""
+        return -self.delta * most, self.delta * most
+
     @np.errstate(over="ignore")
     def derivative(self, y, f):
         """2c."""

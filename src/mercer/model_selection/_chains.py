@@ -1,6 +1,6 @@
 """Support vector machines for all C of one kernel and one fold, each begun at the one before.
 
-Place on the way: ``solvers`` → ``_faces`` → **chains** → ``_machine_path``.
+Place on the way: ``solvers`` → **chains** → ``_machine_path``.
 
 The kernel matrix is that of all samples, whatever the fold: a sample that is held out has the box [0, 0],
 and its decision falls out of the solver's gradient. With β in hand a problem is posed in what β still
@@ -14,7 +14,7 @@ from itertools import combinations, compress
 import numpy as np
 
 from ..solvers.dual import STATUS, DualJob, DualSamples
-from ._faces import Rows, face_steps, newton_on_faces
+from ..solvers.faces import Rows, face_steps, newton_on_faces
 
 __all__ = ["Chain", "Gram", "Pairs", "Reached"]
 

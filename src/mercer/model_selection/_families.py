@@ -203,6 +203,7 @@ class _NewtonFamily:
             "matrix": held.K,
             "tol": _TOL["newton"] if tol is None else tol,
             "share": share,
+            "check": check,
             "n_classes": self.n_classes,
         }
         if self.estimator.max_iter is not None:

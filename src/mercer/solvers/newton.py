@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .newton_dual import minimise_duals
 from .newton_factors import preconditioner
 from .newton_problem import Problems, minimise_in_span
 from .newton_system import by_problem, laid_out, solve_newton_system
@@ -260,6 +261,14 @@ def _started(problems, start, product, shape):
     return _State(a, h, b)
 
 
+def _coefficients(start, shape):
+    """Those of the first of the starts, where each problem has one for each row."""
+    if isinstance(start, list):
+        start = start[0]
+    a = start[0] if isinstance(start, tuple) else getattr(start, "a", None)
+    return None if a is None or np.size(a) != np.prod(shape) else np.reshape(a, shape)
+
+
 @dataclass
 class _Figures:
     """What was reached, by problem."""
@@ -384,6 +393,7 @@ def newton(
     on_step=None,
     n_classes=None,
     share=1,
+    check=None,
     n_threads=None,
 ):
     """Minimise ``Σ w l(y, K a + b) + α aᵀ K a`` by Newton's method with a line search, q problems at once.
@@ -405,7 +415,7 @@ def newton(
     low_rank : LowRank
         ``K ≈ Fᵀ F``, by `pivoted_cholesky`, for the preconditioner; it serves all problems.
     matrix : ndarray of shape (n, n) or None
-        K in float64, for factors where no low rank will do.
+        K in float64, for factors where no low rank will do, and for duals.
     single : callable or None
         A cheaper, less exact product, of float32 values. What it loses comes back with the next step.
     start : NewtonOutcome, list of NewtonOutcome, (a, b), or None
@@ -421,6 +431,8 @@ def newton(
         C, of a loss of vectors; None is the largest code and one more.
     share : int
         So many calls like this share the memory that one would take.
+    check : callable or None
+        Called now and then; may raise.
     n_threads : int or None
         Changes nothing in the result.
 
@@ -447,6 +459,9 @@ def newton(
     )
     n_outputs = 1 if not loss.vector else (int(y.max()) + 1 if n_classes is None else n_classes)
     inner = _Inner(product, single, low_rank, matrix, share, n_threads)
+    a = minimise_duals(problems, matrix, _coefficients(start, shape), check, n_threads)
+    if a is not None:
+        start = a, np.zeros((q, n_outputs))
     state = _started(problems, start, inner.exact, (n, q, n_outputs))
     before = _come_down(problems, inner, state, max_iter) if start is None else 0
     figures = _minimise(problems, inner, state, tol, max_iter, on_step)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercer.kernels import RBF, Linear
-from mercer.model_selection._faces import Rows, newton_on_faces
 from mercer.solvers.dual import DualJob, DualSamples
+from mercer.solvers.faces import Rows, newton_on_faces
 
 
 def problem(rng, n, C, kernel, dtype=np.float64):
@@ -77,6 +77,26 @@ def test_the_solvers_optimum(dtype, C, rng):
     assert objective - out.objective[0] <= 0.5 * (capped.objective[0] - out.objective[0]) + 1e-6 * abs(
         objective
     )
+
+
+@pytest.mark.parametrize("C", [0.3, 100.0])
+def test_without_the_sum_and_with_a_diagonal(C, rng):
+    K, signs, lower, upper = problem(rng, 150, C, RBF(0.3))
+    diagonal = rng.uniform(0, 0.1, size=150)
+    beta, F = np.zeros(150), signs.copy()
+    rows = Rows(K, [slice(0, 150)], diagonal)
+    assert newton_on_faces(rows, F, beta, lower, upper, 1e-9, rounds=200, keeps_sum=False)
+    np.testing.assert_allclose(F, signs - K @ beta - diagonal * beta, atol=1e-10)
+    assert ((lower <= beta) & (beta <= upper)).all()
+    assert F[beta < upper].max(initial=0.0) <= 1e-9
+    assert F[beta > lower].min(initial=0.0) >= -1e-9
+
+
+def test_no_round_begins_with_too_many_variables(rng):
+    K, signs, lower, upper = problem(rng, 150, 1e6, RBF(0.3))
+    beta, F = np.zeros(150), signs.copy()
+    assert not newton_on_faces(Rows(K, [slice(0, 150)]), F, beta, lower, upper, 1e-9, most_free=40)
+    assert 0 < np.count_nonzero(beta) <= 40
 
 
 def test_gives_up_on_an_indefinite_matrix():

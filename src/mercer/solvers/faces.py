@@ -1,6 +1,6 @@
-"""Newton steps over the free variables of a machine's dual, for problems that pairwise steps crawl through.
+"""Newton steps over the free variables of a dual problem, also where pairwise steps crawl.
 
-Place on the way: ``solvers`` → **faces** → ``_chains`` → ``path``.
+Place on the way: ``_native`` → **faces** → ``newton_dual``, ``_chains``.
 
 At a large C a few hundred variables are free and badly conditioned, and SMO moves two of them at a time:
 hundreds of thousands of steps. Here all free variables move together: to the minimum over the face of the
@@ -31,15 +31,20 @@ class Rows:
         float32 or float64.
     ranges : list of slice
         Where the variables are.
+    diagonal : ndarray of shape (n,) or None
+        What is added to the entries of each variable with itself.
     """
 
-    def __init__(self, matrix, ranges):
-        self.matrix, self.ranges = matrix, ranges
+    def __init__(self, matrix, ranges, diagonal=None):
+        self.matrix, self.ranges, self.diagonal = matrix, ranges, diagonal
         self.places = np.concatenate([np.arange(part.start, part.stop) for part in ranges])
 
     def square(self, A):
         """K among the variables A, float64 in Fortran order."""
-        return _native.matrix_square(self.matrix, self.places[A])
+        out = _native.matrix_square(self.matrix, self.places[A])
+        if self.diagonal is not None:
+            np.einsum("ii->i", out)[:] += self.diagonal[A]
+        return out
 
     def product(self, A, change):
         """K times a vector that is 0 but for `change` at A, by all variables."""
@@ -48,6 +53,8 @@ class Rows:
             end = start + part.stop - part.start
             _native.matrix_add_rows(self.matrix[:, part], self.places[A], change, out[start:end])
             start = end
+        if self.diagonal is not None:
+            out[A] += self.diagonal[A] * change
         return out
 
 
@@ -61,26 +68,26 @@ def face_steps(n_free, n):
 class _Inverse:
     """Columns of the inverse of a positive definite matrix that loses rows and columns one by one."""
 
-    def __init__(self, H):
-        self.factor, self.n = H, len(H)
+    def __init__(self, H, n_threads):
+        self.factor, self.n, self.n_threads = H, len(H), n_threads
         self._columns, self._dropped, self._pivots = {}, np.empty((32, len(H))), np.empty(32)
         self.m = 0
         self.gone = np.zeros(len(H), bool)
 
     @classmethod
-    def of(cls, rows, A, dtype):
+    def of(cls, rows, A, dtype, n_threads):
         """That of K among A, or None if K is not positive definite there but for rounding."""
         for ridge in _RIDGES[dtype]:
             H = rows.square(A)
             diagonal = np.einsum("ii->i", H)
             diagonal += ridge * diagonal.max()
-            if not _native.cholesky(H, 1):
-                return cls(H)
+            if not _native.cholesky(H, n_threads):
+                return cls(H, n_threads)
         return None
 
     def solve(self, R):
         """The inverse of the whole matrix times R (n, p)."""
-        return _native.cholesky_solve(self.factor, R, 1)
+        return _native.cholesky_solve(self.factor, R, self.n_threads)
 
     def _column(self, k, room):
         """Column k of the inverse as it is; those that are likely to be asked for next come with it."""
@@ -123,15 +130,17 @@ class _Inverse:
         return True
 
 
-def _down_the_face(inverse, F, beta, lower, upper):
-    """Minimise over β within its box at its sum; variables that meet a bound stay there. Returns β."""
+def _down_the_face(inverse, F, beta, lower, upper, keeps_sum):
+    """Minimise over β within its box, at its sum; variables that meet a bound stay there. Returns β."""
     beta = beta.copy()
     x, u = inverse.solve(np.stack([F, np.ones(len(F))], axis=1)).T.copy()
     while True:
-        total = u.sum()
-        if not total > 0:
-            return beta
-        bias = x.sum() / total
+        bias = 0.0
+        if keeps_sum:
+            total = u.sum()
+            if not total > 0:
+                return beta
+            bias = x.sum() / total
         step = x - bias * u
         step[inverse.gone] = 0.0
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -152,15 +161,17 @@ def _down_the_face(inverse, F, beta, lower, upper):
             return beta
 
 
-def _working_set(F, beta, lower, upper, tol):
+def _working_set(F, beta, lower, upper, tol, keeps_sum):
     """Free variables and those at bounds that ought to move, or None where the gap is at most `tol`."""
     can_rise, can_fall = beta < upper, beta > lower
-    most, least = F[can_rise].max(initial=-np.inf), F[can_fall].min(initial=np.inf)
+    # Without the sum there is no intercept, whose place 0 takes.
+    most = F[can_rise].max(initial=-np.inf if keeps_sum else 0.0)
+    least = F[can_fall].min(initial=np.inf if keeps_sum else 0.0)
     if not most - least > tol:
         return None
     free = can_rise & can_fall
     n_free = np.count_nonzero(free)
-    bias = F[free].mean() if n_free else (most + least) / 2
+    bias = 0.0 if not keeps_sum else F[free].mean() if n_free else (most + least) / 2
     violation = np.where(can_rise, np.where(can_fall, 0.0, F - bias), np.where(can_fall, bias - F, 0.0))
     join = np.flatnonzero(violation > tol / 2)
     # most of those that join at once would only leave again
@@ -171,7 +182,9 @@ def _working_set(F, beta, lower, upper, tol):
     return np.flatnonzero(free)
 
 
-def newton_on_faces(rows, F, beta, lower, upper, tol, *, rounds=20, check=None):
+def newton_on_faces(
+    rows, F, beta, lower, upper, tol, *, rounds=20, check=None, keeps_sum=True, most_free=np.inf, n_threads=1
+):
     """Bring β of a problem min ½βᵀKβ − cᵀβ, lower ≤ β ≤ upper, at its sum, towards the optimum.
 
     Parameters
@@ -189,6 +202,12 @@ def newton_on_faces(rows, F, beta, lower, upper, tol, *, rounds=20, check=None):
         At most.
     check : callable or None
         Called between rounds; may raise.
+    keeps_sum : bool
+        Whether Σβ is to stay as it is.
+    most_free : float
+        Of so many variables at a time, at most: no further round is begun with more.
+    n_threads : int
+        Changes nothing in the result.
 
     Returns
     -------
@@ -202,13 +221,15 @@ def newton_on_faces(rows, F, beta, lower, upper, tol, *, rounds=20, check=None):
     for _ in range(rounds):
         if check is not None:
             check()
-        A = _working_set(F, beta, lower, upper, tol)
+        A = _working_set(F, beta, lower, upper, tol, keeps_sum)
         if A is None:
             return True
-        inverse = _Inverse.of(rows, A, rows.matrix.dtype)
+        if len(A) > most_free:
+            return False
+        inverse = _Inverse.of(rows, A, rows.matrix.dtype, n_threads)
         if inverse is None:
             return False
-        new = _down_the_face(inverse, F[A], beta[A], lower[A], upper[A])
+        new = _down_the_face(inverse, F[A], beta[A], lower[A], upper[A], keeps_sum)
         change = new - beta[A]
         moved = np.flatnonzero(change)
         if not moved.size:
