@@ -106,6 +106,20 @@ def test_scores_are_those_of_fits(name, scoring, monkeypatch):
         np.testing.assert_allclose(search.test_error_, 1 - expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("n", [101, 117, 133])
+def test_what_rounding_leaves_free_sets_no_bias(n, monkeypatch):
+    # C so small that nearly all samples are at their bounds, whose sums by class are equal
+    X, y = (part[:n] for part in two_classes())
+    search = PathCV(
+        SVC(tol=1e-9, class_weight="balanced"), Cs=[1e-4, 1e-3, 1e-2, 1e-1], gammas=[0.3], cv=KFold(3),
+        scoring=mean_decision(), refit=False,
+    )  # fmt: skip
+    with monkeypatch.context() as patch:
+        refuse_fits(patch)
+        search.fit(X, y)
+    np.testing.assert_allclose(splits_of(search), by_fits(search, X, y), rtol=0, atol=1e-8)
+
+
 @pytest.mark.parametrize(
     "form",
     [sp.csr_array, lambda X: X.astype(np.float32), lambda X: X.tolist()],

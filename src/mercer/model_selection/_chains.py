@@ -27,6 +27,8 @@ _PROBE = 64
 # SMO steps before anything else is tried: so many for each sample, of which there count as many at least.
 _STEPS, _LEAST_STEPS = 6, 500
 _CAPPED = STATUS.index("capped")
+# β so near to a bound, by the largest of its pair, is there: as a free one it would set the bias.
+_AT_BOUND = 1e-12
 
 
 class Pairs:
@@ -178,7 +180,7 @@ class Chain:
         self.C, self.n_iter = None, 0
         self.crawled = np.zeros(len(pairs.jobs), bool)
         self.n_train = [sum(int(np.count_nonzero(weights[part])) for part in parts) for parts in pairs.parts]
-        self.bias, self.status = np.zeros(len(pairs.jobs)), np.zeros(len(pairs.jobs), int)
+        self.status = np.zeros(len(pairs.jobs), int)
         self._read_from(gram.held(check))
         self.beta, self.F = np.zeros(self.problems.size), self.linear.copy()
 
@@ -216,9 +218,10 @@ class Chain:
         if self.dtype == np.float32 and self._noise() > self.options["tol"]:
             self._go_double()
             self._reach()
+        self._settle()
         # a solution at which rounding leaves no step is one for which a fit by itself warns, too
         taken = self.problems.taken
-        return Reached(self.beta[taken], self.F[taken], self.bias.copy(), not self.status.any())
+        return Reached(self.beta[taken], self.F[taken], self.bias, not self.status.any())
 
     # ---------------------------------------------------------------- where to begin
 
@@ -265,6 +268,22 @@ class Chain:
             self._newton(index, self.n_train[index])
         self._solve(left, -1)
 
+    def _settle(self):
+        """The biases, as the solver has them for a problem posed in β: in its change bounds are not met exactly.
+
+        They are means over the variables that are free, or the middle of what the others allow.
+        """
+        F, offsets = self.F, self.problems.offsets
+        near = _AT_BOUND * np.maximum.reduceat(np.abs(self.beta), offsets).repeat(self.problems.lengths)
+        for bound in (self.lower, self.upper):
+            np.copyto(self.beta, bound, where=np.abs(self.beta - bound) <= near)
+        rises, falls = self.beta < self.upper, self.beta > self.lower
+        free = rises & falls
+        most = np.maximum.reduceat(np.where(rises, F, -np.inf), offsets)
+        least = np.minimum.reduceat(np.where(falls, F, np.inf), offsets)
+        n_free, total = self._by_pair(free.astype(float)), self._by_pair(np.where(free, F, 0.0))
+        self.bias = np.where(n_free > 0, total / np.maximum(n_free, 1), (most + least) / 2)
+
     def _newton(self, index, n):
         beta, F, lower, upper = (a[self.spans[index]] for a in (self.beta, self.F, self.lower, self.upper))
         steps = face_steps(np.count_nonzero((beta > lower) & (beta < upper)), n)
@@ -285,5 +304,5 @@ class Chain:
         # exactly to the bounds, where they were reached
         np.copyto(self.beta, self.upper, where=change == upper)
         np.copyto(self.beta, self.lower, where=change == lower)
-        self.bias[which], self.status[which] = table["bias"][:, 0], table["status"]
+        self.status[which] = table["status"]
         return [index for index, status in zip(which, table["status"], strict=True) if status == _CAPPED]
