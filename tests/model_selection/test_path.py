@@ -527,6 +527,23 @@ class TestFoldsWithoutAClass:
         with pytest.raises(ValueError, match="number of classes"):
             search.set_params(error_score="raise").fit(self.X, y)
 
+    @pytest.mark.filterwarnings("ignore:One or more")
+    @pytest.mark.filterwarnings("ignore:1 fits failed")
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_a_failed_fit_has_the_names_of_a_scorers_dict(self, first):
+        def scores(machine, X, y):
+            return {"right": float(np.mean(machine.predict(X) == y)), "one": 1.0}
+
+        y = np.repeat([0, 1], [4, 8])
+        folds = [(np.arange(4, 12), np.arange(4)), (np.arange(12), np.array([0, 11]))]
+        search = PathCV(SVC(), Cs=[1.0], cv=folds[:: 1 - 2 * first], scoring=scores, refit="right")
+        results = search.set_params(return_train_score=True).fit(self.X, y).cv_results_
+        assert search.multimetric_
+        for name in ("right", "one"):
+            assert np.isnan(results[f"split{first}_test_{name}"]).all()
+            assert np.isnan(results[f"split{first}_train_{name}"]).all()
+            assert np.isfinite(results[f"split{1 - first}_test_{name}"]).all()
+
     def test_of_three_classes_it_is_a_machine_of_two(self):
         y = np.repeat([0, 1, 2], 4)
         search = PathCV(SVC(), Cs=[1.0, 2.0], gammas=[0.1], cv=KFold(3)).fit(self.X, y)
