@@ -264,6 +264,39 @@ class TestNu:
         assert np.all(np.isfinite(model.dual_coef_))
 
 
+    @staticmethod
+    def two_sides(size, weight, tol):
+        """A model of two classes apart, without a warning, and its decisions."""
+        rng = np.random.default_rng(0)
+        samples, y = rng.normal(size=(60, 2)), np.repeat([0, 1], 30)
+        samples[:, 0] += 4 * y - 2
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = NuSVC(nu=0.3, kernel="linear", tol=tol)
+            model.fit(size * samples, y, sample_weight=np.full(60, weight))
+        return model, model.decision_function(size * samples)
+
+    @pytest.mark.parametrize("size", [1e3, 1e-5, 1e-8])
+    @pytest.mark.parametrize("weight", [1.0, 1e-9])
+    def test_small_samples_and_weights_have_a_margin(self, size, weight):
+        model, decisions = self.two_sides(1.0, 1.0, 1e-6)
+        scaled, found = self.two_sides(size, weight, 1e-6 * size**2 * weight)
+        np.testing.assert_allclose(found, decisions, atol=1e-4)
+        np.testing.assert_allclose(scaled.margin_, size * model.margin_, rtol=1e-4)
+
+    @pytest.mark.parametrize("size", [1e-100, 1e-150])
+    def test_a_square_of_rho_that_leaves_the_range_is_not_needed(self, size):
+        model, decisions = self.two_sides(size, 1.0, 1e-3)
+        assert 0.5 < np.abs(decisions).mean() < 2
+        assert 0.1 < model.margin_[0] / size < 10
+
+    @pytest.mark.parametrize("size", [1e3, 1.0, 1e-5])
+    def test_equal_rows_of_both_classes_have_none(self, size):
+        samples = np.repeat(np.random.default_rng(0).normal(size=(30, 2)), 2, axis=0)
+        with pytest.warns(UserWarning, match=r"no margin \(rho = 0\) in 1 of 1 pairs"):
+            NuSVC(kernel="linear").fit(size * samples, np.tile([0, 1], 30))
+
+
 def _numbers(text):
     words = (word.strip(".,;:()=[]") for word in text.replace("=", " ").split())
     return [word for word in words if word.replace(".", "", 1).replace("e-", "", 1).isdigit()]

@@ -306,7 +306,7 @@ def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None,
         start_nu(previous, sides, weights, nu, begin)
     zeros = np.zeros_like(top)
     outcome = samples.solve(jobs, zeros, zeros, top, start=begin, fields=True, **options)
-    return _nu_outcome(outcome, sides, weights, nu, folds)
+    return _nu_outcome(outcome, samples, sides, weights, nu, folds)
 
 
 def _nu_starts(sides, top, nu):
@@ -320,22 +320,39 @@ def _nu_starts(sides, top, nu):
     return dual_fill(totals, firsts, np.tile(counts, len(top)), top.ravel())
 
 
-def _nu_outcome(outcome, sides, weights, nu, folds):
+def _margins(outcome, size):
+    """ρ of each problem, and what its function is divided by: 1 where ρ is rounding.
+
+    Parameters
+    ----------
+    outcome : DualOutcome
+    size : callable
+        The sizes that the problems' functions may have at most, which small samples or weights make small.
+    """
+    rho = (outcome.bias[:, 1] - outcome.bias[:, 0]) / 2
+    most = np.abs(outcome.bias).max(axis=1)
+    there = rho > _NO_MARGIN * np.maximum(most, 1.0)
+    if not there.all():
+        there = rho > _NO_MARGIN * np.maximum(most, np.minimum(size(), 1.0))
+    return rho, np.where(there, rho, 1.0)
+
+
+def _nu_outcome(outcome, samples, sides, weights, nu, folds):
     p, n = len(sides.counts), sides.ends[-1]
     # y f = ρ at free samples, f = Kβ + b: minus their mean of Kβ is b − ρ on one side and b + ρ on the other.
     bias = outcome.bias.mean(axis=1)
-    rho = (outcome.bias[:, 1] - outcome.bias[:, 0]) / 2
-    divisor = np.where(rho > _NO_MARGIN * np.maximum(np.abs(outcome.bias).max(axis=1), 1.0), rho, 1.0)
     objective, own = outcome.objective[:p], weights[sides.samples]
+    sums = np.tile(nu * sides.sums(own), len(bias) // p)
+    rho, divisor = _margins(outcome, lambda: sums * samples.scale())
     short = (outcome.fields[:n] - bias[:p].repeat(sides.lengths)) * sides.labels
     loss = sides.sums(own * np.maximum(short + rho[:p].repeat(sides.lengths), 0.0))
-    primal = np.maximum(objective, 0.0) - rho[:p] * (nu * sides.sums(own)) + loss
+    primal = np.maximum(objective, 0.0) - rho[:p] * sums[:p] + loss
     machines = Machines(
         beta=outcome.betas[:n],
         intercept=bias[:p] / divisor[:p],
         bound=weights,
         objective=objective,
-        squared_norm=2 * np.maximum(objective, 0.0) / np.square(divisor[:p]),
+        squared_norm=2 * np.maximum(objective, 0.0) / divisor[:p] / divisor[:p],
         loss=loss / divisor[:p],
         primal=primal,
         gap=np.maximum(primal + objective, 0.0),
