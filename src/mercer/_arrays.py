@@ -114,6 +114,11 @@ def _place(index):
     return ", ".join(f"{axis} {i}" for axis, i in zip(("row", "column"), index, strict=False))
 
 
+def _at(index):
+    """Where an entry is, after the verb; nothing for a single number."""
+    return f" at {_place(index)}" if len(index) else ""
+
+
 def _raise_not_finite(values, name, index, count, place):
     got = "NaN" if np.isnan(values[index]) else "infinity (inf)"
     more = "" if count == 1 else f", and {count - 1} more such {'entry' if count == 2 else 'entries'}"
@@ -149,19 +154,19 @@ def _numeric_error(X, name):
     for index, value in np.ndenumerate(X):
         if _is_word(value) and not (disguised and _is_number(value)):
             return ValueError(
-                f"{name} holds the string {value!r} at {_place(index)}, where a number is needed; "
+                f"{name} holds the string {value!r}{_at(index)}, where a number is needed; "
                 "encode such columns first (sklearn.preprocessing.OneHotEncoder), or use a kernel for strings"
             )
         if isinstance(value, complex | np.complexfloating):
-            return ValueError(f"Complex data not supported: {name} holds {value!r} at {_place(index)}")
+            return ValueError(f"Complex data not supported: {name} holds {value!r}{_at(index)}")
         if isinstance(value, int) and not _is_number(value):
             return ValueError(
-                f"{name} holds an integer of {value.bit_length()} bits at {_place(index)}, too large for "
+                f"{name} holds an integer of {value.bit_length()} bits{_at(index)}, too large for "
                 "float64; scale that column first"
             )
         if not _is_word(value) and not _is_number(value):
             return TypeError(
-                f"{name} holds {value!r} at {_place(index)}, and a number's argument must be a string or a "
+                f"{name} holds {value!r}{_at(index)}, and a number's argument must be a string or a "
                 f"real number, not {type(value).__name__!r}; convert or drop it first"
             )
     return ValueError(f"{name} cannot be converted to numbers")

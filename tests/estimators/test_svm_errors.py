@@ -42,7 +42,7 @@ class TestParameters:
         with pytest.raises(ValueError, match="nu must be"):
             machine(nu=nu).fit(X, Y)
 
-    @pytest.mark.parametrize("epsilon", [-0.1, np.nan])
+    @pytest.mark.parametrize("epsilon", [-0.1, np.nan, np.inf])
     def test_epsilon(self, epsilon):
         with pytest.raises(ValueError, match="epsilon must be"):
             SVR(epsilon=epsilon).fit(X, Y)
@@ -53,6 +53,9 @@ class TestParameters:
         [
             ({"tol": 0}, ValueError, "tol must be"),
             ({"tol": -1e-3}, ValueError, "tol must be"),
+            ({"tol": np.inf}, ValueError, "tol must be finite, got inf"),
+            ({"kernel": "poly", "coef0": np.nan}, ValueError, "coef0 must be finite, got nan"),
+            ({"kernel": "poly", "coef0": -np.inf}, ValueError, "coef0 must be finite, got -inf"),
             ({"tol": "small"}, TypeError, "tol must be a number"),
             ({"max_iter": 1.5}, TypeError, "max_iter must be an integer"),
             ({"max_iter": -2}, ValueError, "max_iter must be"),
@@ -91,7 +94,8 @@ class TestParameters:
             ({"class_weight": {7: 2.0}}, "not in class_weight|7"),
             ({"class_weight": {1: -1.0}}, "class_weight"),
             ({"class_weight": {1: np.nan}}, "class_weight"),
-            ({"break_ties": "sometimes"}, "break_ties"),
+            ({"class_weight": {1: 0.0, 2: 0}}, f"{NO_WEIGHT}.*class_weight"),
+            ({"break_ties": "sometimes"}, "break_ties='sometimes' is unknown; known are 'auto', True, False"),
             ({"probability": "deprecated_"}, "probability"),
         ],
         ids=str,
@@ -203,6 +207,11 @@ class TestWeights:
     def test_no_weights_at_all(self, machine, weights, message):
         with pytest.raises(ValueError, match=message):
             machine().fit(X, Y, sample_weight=weights)
+
+    @every_machine
+    def test_a_word_is_not_said_to_be_somewhere(self, machine):
+        with pytest.raises(ValueError, match="sample_weight holds the string 'balanced', where a number"):
+            machine().fit(X, Y, sample_weight="balanced")
 
     @every_machine
     @pytest.mark.parametrize("weight", [0.0, -0.3])

@@ -50,7 +50,7 @@ def check_choice(name, value, known):
     raise ValueError(f"{name}={value!r} is unknown; {hint}known are {', '.join(map(repr, known))}")
 
 
-def check_number(name, value, *, above=None, least=None, integer=False, none=False):
+def check_number(name, value, *, above=None, least=None, integer=False, none=False, finite=False):
     """Raise unless a parameter is a number in its range.
 
     Parameters
@@ -61,8 +61,8 @@ def check_number(name, value, *, above=None, least=None, integer=False, none=Fal
         What was given.
     above, least : float or None
         It must be larger than `above`, at least `least`.
-    integer, none : bool
-        Whether it must be an integer; whether None will do.
+    integer, none, finite : bool
+        Whether it must be an integer; whether None will do; whether it must be finite.
     """
     if value is None and none:
         return
@@ -71,13 +71,15 @@ def check_number(name, value, *, above=None, least=None, integer=False, none=Fal
     if isinstance(number, bool | np.bool_) or not isinstance(number, kinds):
         kind = ("an integer" if integer else "a number") + (" or None" if none else "")
         raise TypeError(f"{name} must be {kind}, got {value!r}")
-    if (
-        not number == number
-        or (above is not None and number <= above)
-        or (least is not None and number < least)
-    ):
-        bound = f"larger than {above}" if above is not None else f"at least {least}"
-        raise ValueError(f"{name} must be {bound}, got {value!r}")
+    if above is not None and not number > above:
+        bound = f"larger than {above}"
+    elif least is not None and not number >= least:
+        bound = f"at least {least}"
+    elif number != number or (finite and abs(number) == np.inf):
+        bound = "finite"
+    else:
+        return
+    raise ValueError(f"{name} must be {bound}, got {value!r}")
 
 
 def check_flag(name, value):

@@ -19,7 +19,7 @@ from ._base import check_choice, check_flag, check_number
 from ._certain import certain_argmax, certain_votes
 from ._machines import pairs_of
 from ._one_against_one import couple, decisions_by_class, pair_decisions, votes
-from ._svm import SupportVectorMachine
+from ._svm import _NO_WEIGHT, SupportVectorMachine
 
 __all__ = ["SupportVectorClassifier"]
 
@@ -91,8 +91,9 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         super()._check_parameters()
         check_flag("probability", self.probability)
         check_choice("decision_function_shape", self.decision_function_shape, ("ovo", "ovr"))
-        if not isinstance(self.break_ties, bool | np.bool_):
-            check_choice("break_ties", self.break_ties, ("auto",))
+        word = isinstance(self.break_ties, str) and self.break_ties == "auto"
+        if not (word or isinstance(self.break_ties, bool | np.bool_)):
+            raise ValueError(f"break_ties={self.break_ties!r} is unknown; known are 'auto', True, False")
         if isinstance(self.class_weight, str):
             check_choice("class_weight", self.class_weight, ("balanced",))
 
@@ -131,6 +132,10 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         rows = self._canonical(X, codes, len(classes), weights)
         sizes = np.diff(rows.offsets)
         present = np.flatnonzero(sizes)
+        if not len(present):
+            raise ValueError(
+                f"{_NO_WEIGHT} Of class_weight={self.class_weight!r} two must be larger than 0, at least"
+            )
         if len(present) < 2:
             raise ValueError(
                 "Invalid input - all samples with positive weights belong to the same class"

@@ -76,8 +76,8 @@ class SupportVectorMachine(KernelEstimator):
         self._check_kernel()
         if not (self.gamma is None or isinstance(self.gamma, str)):
             check_number("gamma", self.gamma, least=0)
-        check_number("coef0", self.coef0)
-        check_number("tol", self.tol, above=0)
+        check_number("coef0", self.coef0, finite=True)
+        check_number("tol", self.tol, above=0, finite=True)
         check_number("cache_size", self.cache_size, above=0, none=True)
         check_number("max_iter", self.max_iter, least=-1, integer=True)
         check_flag("shrinking", self.shrinking)
@@ -87,7 +87,7 @@ class SupportVectorMachine(KernelEstimator):
         for name, least in (("C", None), ("nu", None), ("epsilon", 0)):
             if hasattr(self, name):
                 above = 0 if least is None else None
-                check_number(name, getattr(self, name), above=above, least=least)
+                check_number(name, getattr(self, name), above=above, least=least, finite=name == "epsilon")
         if hasattr(self, "nu") and self.nu > 1:
             raise ValueError(f"nu must be larger than 0 and at most 1, got {self.nu!r}")
 
