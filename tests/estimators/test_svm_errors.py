@@ -272,7 +272,6 @@ class TestNu:
         assert np.all(np.isfinite(model.intercept_))
         assert np.all(np.isfinite(model.dual_coef_))
 
-
     @staticmethod
     def two_sides(size, weight, tol):
         """A model of two classes apart, without a warning, and its decisions."""

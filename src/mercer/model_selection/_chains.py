@@ -269,7 +269,7 @@ class Chain:
         self._solve(left, -1)
 
     def _settle(self):
-        """The biases, as the solver has them for a problem posed in β: in its change bounds are not met exactly.
+        """The biases, as the solver has them for a problem posed in β: its change meets no bound exactly.
 
         They are means over the variables that are free, or the middle of what the others allow.
         """
