@@ -170,6 +170,16 @@ def test_a_warm_start_goes_on(loss, rows, rng):
     assert len(model.dual_coef_) == 30
 
 
+@pytest.mark.parametrize("loss", ["squared", Huber(0.05), Quantile(0.7)])
+def test_a_warm_start_without_the_intercept_of_the_last_fit(loss, rng):
+    X = rng.standard_normal((20, 2))
+    y = 5.0 + X[:, 0]
+    model = KernelRegressor(loss, 1e-2, warm_start=True).fit(X, y).set_params(fit_intercept=False).fit(X, y)
+    cold = KernelRegressor(loss, 1e-2, fit_intercept=False).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), cold.predict(X), rtol=1e-5)
+    assert model.objective_ == pytest.approx(cold.objective_, rel=1e-6)
+
+
 def test_a_fit_that_fails_leaves_the_last_one(rows, rng, monkeypatch):
     X, Z = rows
     y = targets(Squared(), X, rng)

@@ -318,7 +318,9 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
     def _last(self, problem):
         """The last solution, if it is wanted and had as many rows."""
         last = self.__dict__.get("_solution") if self.warm_start else None
-        return last if last is not None and len(last[0]) == problem.n else None
+        if last is None or len(last[0]) != problem.n:
+            return None
+        return last if self.fit_intercept else (last[0], np.zeros_like(last[1]))
 
     def _keep(self, problem, result, loss, X, names):
         """Assign what the fit found, all at the end: a fit that fails leaves the estimator as it was."""
