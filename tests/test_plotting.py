@@ -4,8 +4,10 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from mercer import KernelRidge, PathCV
+from mercer import KernelLogisticRegression, KernelRidge, PathCV
 from mercer.kernels import RBF, Fourier, Polynomial
 from mercer.plotting import ErrorPathDisplay, KernelSurfaceDisplay
 
@@ -167,6 +169,21 @@ def test_the_path_of_a_search_is_that_of_its_best_cell(plt):
     assert display.one_se_.get_xdata()[0] == search.alpha_1se_
     assert display.ax_.get_ylabel() == "mean squared error"
     display.figure_.canvas.draw()
+
+
+def test_the_path_of_a_pipeline_that_was_not_refitted(plt):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 2))
+    machine = make_pipeline(StandardScaler(), KernelLogisticRegression())
+    search = PathCV(machine, alphas=[1.0, 0.01], refit=False).fit(X, X[:, 0] > 0.3)
+    display = ErrorPathDisplay.from_estimator(search)
+    np.testing.assert_array_equal(display.test_errors, search.test_error_[::-1])
+    assert display.ax_.get_ylabel() == "share of wrong labels"
+
+
+def test_fits_that_failed_are_not_the_best(plt):
+    errors = np.array([[np.nan, 0.1], [0.3, 0.3], [0.2, 0.2]])
+    assert ErrorPathDisplay.from_errors([1.0, 2.0, 3.0], None, errors).best_index == 2
 
 
 def test_the_path_of_pooled_rows_has_no_training_errors(plt):

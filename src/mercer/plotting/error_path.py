@@ -1,6 +1,7 @@
 """The error against the regularisation, with its spread over the folds (MLR7 7.3.2–7.3.3)."""
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from mercer.plotting._axes import INK, TEST, TRAIN, axes
 
@@ -43,7 +44,8 @@ class ErrorPathDisplay:
     def __init__(self, alphas, train_errors, test_errors, *, name=None, error_name="error", alpha_1se=None):
         self.alphas, self.train_errors, self.test_errors = alphas, train_errors, test_errors
         self.name, self.error_name, self.alpha_1se = name, error_name, alpha_1se
-        self.best_index = int(np.argmin(test_errors.mean(axis=1)))
+        mean = test_errors.mean(axis=1)
+        self.best_index = int(np.argmin(np.where(np.isnan(mean), np.inf, mean)))
 
     @classmethod
     def from_estimator(cls, search, *, name=None, error_name=None, ax=None, **plot_kwargs):
@@ -79,7 +81,8 @@ class ErrorPathDisplay:
             )
         best = search.best_params_
         # of a pipeline the last step's; a kernel may have an alpha of its own
-        key = next(name for name in best if name.split("__")[-1] == "alpha" and "kernel" not in name)
+        steps = getattr(search.estimator, "steps", None)
+        key = "alpha" if steps is None else f"{steps[-1][0]}__alpha"
         others = {name: value for name, value in best.items() if name != key}
         cells = search.cv_results_["params"]
         rows = [i for i, cell in enumerate(cells) if all(cell.get(n) == v for n, v in others.items())]
@@ -88,8 +91,7 @@ class ErrorPathDisplay:
             test = test.mean(axis=1, keepdims=True)
         train = search.train_error_[rows] if hasattr(search, "train_error_") else None
         if error_name is None:
-            classes = hasattr(search, "classes_")
-            error_name = "share of wrong labels" if classes else "mean squared error"
+            error_name = "share of wrong labels" if is_classifier(search) else "mean squared error"
         return cls.from_errors(
             [cells[i][key] for i in rows], train, test, name=name, error_name=error_name,
             alpha_1se=getattr(search, "alpha_1se_", None), ax=ax, **plot_kwargs,
