@@ -181,6 +181,30 @@ def test_forms_of_rows(form, monkeypatch):
     np.testing.assert_allclose(found, expected, atol=2e-5 if form == "float32" else 1e-8)
 
 
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        (np.arange(60) < 40, np.arange(60) >= 40),
+        (np.arange(-60, -20), [-1, 45]),
+        (list(range(40)), [59]),
+        ([0, 1, 2, 3, -60], [7, 8]),  # the first row twice
+    ],
+    ids=["masks", "from the end", "lists", "a row by two names"],
+)
+def test_folds_are_indices_of_any_kind(train, test):
+    X, y = diabetes(60)
+    cv = [(train, test)] * 2
+    search = PathCV(KernelRidge(kernel="rbf"), alphas=ALPHAS, cv=cv, scoring="neg_mean_squared_error")
+    np.testing.assert_allclose(splits_of(search.fit(X, y)), by_fits(search, X, y), rtol=1e-8)
+
+
+def test_a_fold_of_rows_that_are_not_there_is_named():
+    X, y = diabetes(60)
+    cv = [(np.arange(40), np.arange(40, 60)), (np.arange(40), [60])]
+    with pytest.raises(ValueError, match=r"fold 1 is no selection of the 60 rows: index 60 is out of bounds"):
+        PathCV(KernelRidge(kernel="rbf"), alphas=ALPHAS, cv=cv).fit(X, y)
+
+
 def test_groups_and_text_like_frames_in_a_pipeline(monkeypatch):
     pd = pytest.importorskip("pandas")
     X, y = diabetes(60)
@@ -326,6 +350,13 @@ class TestOneRowLeftOut:
         )
         searched(search, X, y, monkeypatch, sample_weight=weights)
         np.testing.assert_allclose(splits_of(search), by_fits(search, X, y, weights), rtol=1e-6, atol=1e-10)
+
+    def test_a_fold_that_trains_on_its_own_row(self, monkeypatch):
+        X, y = diabetes(20)
+        cv = [(np.arange(19), [row]) for row in range(20)]
+        search = PathCV(KernelRidge(kernel="rbf"), alphas=ALPHAS, cv=cv, scoring="neg_mean_squared_error")
+        searched(search, X, y, monkeypatch)
+        np.testing.assert_allclose(splits_of(search), by_fits(search, X, y), rtol=1e-6, atol=1e-10)
 
     def test_g18_r2_of_one_row(self):
         X, y = np.arange(1.0, 5.0)[:, None], np.array([1.0, 2.0, 2.0, 5.0])

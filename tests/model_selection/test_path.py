@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedK
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC as SklearnSVC
 
-from mercer import SVC, SVR, KernelRidge, NuSVC, PathCV
+from mercer import SVC, SVR, KernelRidge, NuSVC, NuSVR, PathCV
 from mercer.kernels import RBF, Laplacian, Linear, Matern
 from mercer.model_selection import _machine_path
 
@@ -235,6 +235,43 @@ class TestScikitLearnsForm:
             )
         assert own.best_params_ == theirs.best_params_
         assert set(own.scorer_) == set(more["scoring"])
+
+    def test_several_scores_of_one_function(self):
+        def of(estimator, X, y):
+            return {"error": -np.mean(estimator.predict(X) != y), "size": float(len(y))}
+
+        own, theirs, X, y = self.pair(scoring=of, refit="error")
+        assert list(own.cv_results_) == list(theirs.cv_results_)
+        assert own.best_params_ == theirs.best_params_
+        with pytest.raises(ValueError, match=r"refit=True with several scorers.*\('error', 'size'\)"):
+            own.set_params(refit=True).fit(X, y)
+
+    def test_several_scores_of_one_function_where_fits_fail(self):
+        X, y = two_classes()
+        y = y.astype(float)
+        search = PathCV(
+            NuSVR(),
+            param_grid={"nu": [2.0, 0.5]},
+            cv=3,
+            scoring=lambda estimator, X, y: {"size": float(len(y))},
+            refit="size",
+            return_train_score=True,
+        )
+        with (
+            pytest.warns(FitFailedWarning, match="3 fits failed"),
+            pytest.warns(UserWarning, match="non-finite"),
+        ):
+            search.fit(X, y)
+        assert search.best_params_ == {"nu": 0.5}
+        assert np.isnan(search.cv_results_["mean_test_size"][0])
+        assert np.isnan(search.cv_results_["mean_train_size"][0])
+
+    def test_a_scorer_of_several_may_be_called_score(self):
+        own, theirs, X, y = self.pair(scoring={"score": "accuracy", "f1": "f1"}, refit="f1")
+        assert own.multimetric_
+        assert own.best_params_ == theirs.best_params_
+        with pytest.raises(ValueError, match="refit=True with several scorers"):
+            own.set_params(refit=True).fit(X, y)
 
     def test_the_first_of_equals_is_the_best(self):
         X, y = two_classes()

@@ -253,7 +253,12 @@ def _leaves_one_out(search, folds, n):
     """Whether each fold holds out one row, and trains on all others."""
     if search.pooled:
         return True
-    alone = all(len(test) == 1 and len(train) == n - 1 for _, train, test in folds)
+    # Of n - 1 different rows the sum tells which one is missing.
+    total = n * (n - 1) // 2
+    alone = all(
+        len(test) == 1 and len(train) == n - 1 and int(train.sum() + test[0]) == total
+        for _, train, test in folds
+    )
     return alone and n > 1 and not search.with_train
 
 

@@ -122,7 +122,11 @@ def splits_of(estimator, cv, X, y, groups):
         if cv != "loo":
             raise ValueError(f"cv={cv!r} is unknown; pass a number of folds, a splitter, or 'loo'")
         return [(np.arange(n_rows(X)),) * 2]
-    splits = list(check_cv(cv, y, classifier=classifier).split(X, y, groups))
+    rows = np.arange(n_rows(X))
+    splits = [
+        (_rows_of(rows, train, cv, fold), _rows_of(rows, test, cv, fold))
+        for fold, (train, test) in enumerate(check_cv(cv, y, classifier=classifier).split(X, y, groups))
+    ]
     if not splits:
         raise ValueError(f"cv={cv!r} makes no folds")
     final, _ = last_step(estimator)
@@ -135,3 +139,14 @@ def splits_of(estimator, cv, X, y, groups):
                     "stratify, for example by cv=StratifiedKFold(5)"
                 )
     return splits
+
+
+def _rows_of(rows, index, cv, fold):
+    """The rows that a splitter means by places from either end, or by a mask."""
+    index = np.asarray(index)
+    try:
+        return rows[index] if index.size else rows[:0]
+    except IndexError as error:
+        raise ValueError(
+            f"cv={cv!r}: fold {fold} is no selection of the {len(rows)} rows: {error}; pass indices or masks"
+        ) from None

@@ -173,7 +173,8 @@ class PathCV(GridSearchCV):
         """
         threads = n_threads(self.n_jobs)
         scores = Scores(self.estimator, self.scoring, self.error_score)
-        self._check_refit_by(scores)
+        if scores.several:
+            self._check_refit_by(scores.scorers)
         X, y, groups = indexable(X, y, groups)
         weights = check_weights(sample_weight, n_rows(X))
         if weights is not None:
@@ -191,6 +192,7 @@ class PathCV(GridSearchCV):
             go_by_alphas(search)
             search.go_plainly()
         _judge_fits(search.outcomes, self.error_score)
+        _name_scores(search.outcomes, self.error_score)
         found = self._found(search)
         if self.refit:
             found.update(self._refitted(search, found["best_params_"]))
@@ -207,18 +209,20 @@ class PathCV(GridSearchCV):
 
     # ---------------------------------------------------------------- what was found
 
-    def _check_refit_by(self, scores):
-        if scores.several and self.refit is not False and not callable(self.refit):
-            if not isinstance(self.refit, str) or self.refit not in scores.scorers:
+    def _check_refit_by(self, names):
+        if self.refit is not False and not callable(self.refit):
+            if not isinstance(self.refit, str) or self.refit not in names:
                 raise ValueError(
                     f"refit={self.refit!r} with several scorers: it must be the name of the one that chooses "
-                    f"({', '.join(map(repr, scores.scorers))}), a callable, or False"
+                    f"({', '.join(map(repr, names))}), a callable, or False"
                 )
 
     def _found(self, search):
         outcomes = search.outcomes
         results = results_of(search.cells, outcomes, len(search.splits), self.return_train_score)
-        several = "score" not in outcomes[0][0].test
+        several = search.scores.several or outcomes[0][0].test.keys() != {"score"}
+        if several:
+            self._check_refit_by(outcomes[0][0].test)  # a callable's names are not known before
         n_cells, scorers = len(search.cells), search.scores.scorers
         errors = np.array([[one.test_error for one in row] for row in outcomes])
         found = {
@@ -268,6 +272,19 @@ def _refuse_weighted_scores(scorer):
             "set_score_request(sample_weight=True): the scores of PathCV have no weights; "
             "set_score_request(sample_weight=False), or take GridSearchCV"
         )
+
+
+def _name_scores(outcomes, error_score):
+    """Where a callable returns a dict: name the scores of fits and scorings that failed as the others are."""
+    every = [one for row in outcomes for one in row]
+    names = next((one.test for one in every if one.test.keys() != {"score"}), None)
+    if names is None:
+        return
+    for one in every:
+        if one.test.keys() == {"score"}:
+            one.test = dict.fromkeys(names, error_score)
+        if one.train is not None and one.train.keys() == {"score"}:
+            one.train = dict.fromkeys(names, error_score)
 
 
 def _judge_fits(outcomes, error_score):
