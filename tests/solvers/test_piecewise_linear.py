@@ -157,6 +157,18 @@ def test_a_start_is_gone_on_from(loss, rng):
 
 
 @each
+def test_a_start_from_a_fit_without_an_intercept(loss, rng):
+    """Its coefficients have a sum, which the solver would keep."""
+    X, y = problem(rng)
+    first = piecewise_linear(RBF(gamma=0.5), X, loss, y, None, 0.1, fit_intercept=False)
+    assert abs(first.a.sum()) > 1e-3
+    warm = piecewise_linear(RBF(gamma=0.5), X, loss, y, None, 0.1, start=first.a)
+    cold = piecewise_linear(RBF(gamma=0.5), X, loss, y, None, 0.1)
+    assert abs(warm.a.sum()) <= 1e-12 * np.abs(warm.a).sum()
+    assert warm.objective == pytest.approx(cold.objective, rel=2e-8)
+
+
+@each
 @intercepts
 def test_kernels_without_an_inverse(loss, fit_intercept, rng):
     """Repeated rows and a linear kernel: K is singular, and no step may go through its inverse."""

@@ -297,7 +297,10 @@ class _Box:
             self.box = tuple(np.append(part, ends)[None] for part, ends in zip(self.box, more, strict=True))
 
     def scaled(self, a):
-        """A feasible point along a."""
+        """A feasible point along a; with an intercept the heavier sign becomes as light as the other."""
+        if self.fit_intercept:
+            up, down = a[a > 0].sum(), -a[a < 0].sum()
+            a = np.where(a > 0, a * (min(up, down) / (up or 1.0)), a * (min(up, down) / (down or 1.0)))
         bound = np.where(a > 0, self.high, -self.low)
         size = np.abs(a)
         share = np.divide(bound, size, out=np.ones_like(size), where=size > bound).min()
