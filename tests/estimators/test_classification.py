@@ -175,6 +175,16 @@ class TestLabels:
         with pytest.raises(ValueError, match="continuous"):
             clone(classifier).fit(X, X[:, 0])
 
+    @every_classifier
+    @pytest.mark.parametrize("odd", [7, None, np.nan], ids=repr)
+    def test_labels_without_an_order(self, classifier, data, odd):
+        X, _, _ = data
+        y = np.array(["a", "b"] * (len(X) // 2), dtype=object)
+        y[3] = odd
+        kind = type(odd).__name__
+        with pytest.raises(TypeError, match=rf"y holds {odd!r} \({kind}\) at row 3 among .* 'a' \(str\)"):
+            clone(classifier).fit(X, y)
+
 
 class TestWeights:
     @every_classifier

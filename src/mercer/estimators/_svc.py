@@ -41,12 +41,31 @@ def check_labels(y, owner):
     ------
     ValueError
         NaN or infinity, with its place; numbers that are no labels.
+    TypeError
+        Labels that have no order among them.
     """
     values = np.asarray(y)
+    if values.dtype == object:
+        _check_order(values)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         check_targets(values, len(values), owner=owner)  # says where
     if values.dtype.kind not in "iubUS":
         check_classification_targets(y)
+
+
+def _check_order(values):
+    """Raise for the first label, of each column, that cannot be sorted among the others."""
+    for column in values.reshape(len(values), -1).T if values.size else ():
+        first = column[0]
+        for row, value in enumerate(column):
+            try:
+                value < first  # noqa: B015 (only whether it can be asked)
+            except TypeError:
+                raise TypeError(
+                    f"y holds {value!r} ({type(value).__name__}) at row {row} among labels such as {first!r} "
+                    f"({type(first).__name__}), and these have no order; drop rows without a label, and give "
+                    "labels of one type, for example by np.asarray(y).astype(str)"
+                ) from None
 
 
 def encode_labels(y, n, owner):
