@@ -170,6 +170,17 @@ def test_a_warm_start_goes_on(loss, rows, rng):
     assert len(model.dual_coef_) == 30
 
 
+def test_a_warm_start_that_leads_nowhere_is_left():
+    """Where Newton's steps from the last solution are stuck at kinks, those from 0 are taken."""
+    rng = np.random.default_rng(1)
+    X, y = 10 * rng.standard_normal((20, 2)), rng.standard_normal(20)
+    model = KernelRegressor(Huber(0.05), 1e-6, kernel="linear", warm_start=True).fit(X, y)
+    model.set_params(alpha=0.1).fit(X, y)
+    assert model.converged_
+    cold = KernelRegressor(Huber(0.05), 0.1, kernel="linear").fit(X, y)
+    assert model.objective_ == pytest.approx(cold.objective_, rel=1e-9)
+
+
 @pytest.mark.parametrize("loss", ["squared", Huber(0.05), Quantile(0.7)])
 def test_a_warm_start_without_the_intercept_of_the_last_fit(loss, rng):
     X = rng.standard_normal((20, 2))

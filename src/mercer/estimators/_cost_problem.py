@@ -4,6 +4,7 @@ Place on the way: ``solvers`` → **_cost_problem** → estimators that minimise
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -227,7 +228,9 @@ class CostProblem:
         low_rank, single, alone = self._low_rank(operators), None, y.ndim == 1
         if self._matrix is not None:
             single = HeldMatrix(self._matrix, low_rank, self._n_jobs).single
-        outcome = newton(
+        start = options.pop("start", None)
+        solve = partial(
+            newton,
             operators["product"],
             loss,
             y,
@@ -241,6 +244,11 @@ class CostProblem:
             n_threads=self._n_jobs,
             **options,
         )
+        outcome = solve(start=start)
+        if start is not None and not outcome.converged.all():
+            # From a solution of another problem steps may be stuck at kinks, where those from 0 are not.
+            again = solve()
+            outcome = again if again.converged.sum() > outcome.converged.sum() else outcome
         parts = (outcome.a, outcome.b, outcome.objective, outcome.gap, outcome.gradient)
         if alone:
             parts = (outcome.a[:, 0], *(part[0] for part in parts[1:]))

@@ -212,8 +212,8 @@ class _NewtonFamily:
         for alpha in alphas:
             every, mine = np.full(n_rest * len(folds), alpha), held.on(check())
             solve = partial(
-                newton, checked(mine.exact), self.loss, y, every,
-                single=None if mine.single is None else checked(mine.single), n_threads=mine.threads, **options,
+                newton, checked(mine.exact), self.loss, y, every, n_threads=mine.threads,
+                single=None if mine.single is None else checked(mine.single), **options,
             )  # fmt: skip
             found = solve(start=starts or None)
             if starts and not found.converged.all():
