@@ -21,10 +21,20 @@ class Algebra:
             return Sum(self, other)
         if isinstance(other, int) and other == 0:
             return self  # sum([...]) starts from 0
+        if _is_number(other):
+            raise TypeError(
+                f"k + {plain(other)}: a number is no kernel; k.polynomial([c, 1]) is k + c, c * k a multiple"
+            )
         return NotImplemented
 
     def __radd__(self, other):
         return self.__add__(other)
+
+    def __neg__(self):
+        return -1 * self  # whose error names the rule
+
+    def __sub__(self, other):
+        return self + -other if isinstance(other, Algebra) else NotImplemented
 
     def __mul__(self, other):
         from .composite import Product, Scaled
