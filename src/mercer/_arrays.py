@@ -153,9 +153,15 @@ def _numeric_error(X, name):
     disguised = all(map(_is_word, X.flat)) and not all(map(_is_number, X.flat))
     for index, value in np.ndenumerate(X):
         if _is_word(value) and not (disguised and _is_number(value)):
-            return ValueError(
-                f"{name} holds the string {value!r}{_at(index)}, where a number is needed; "
+            remedy = (
                 "encode such columns first (sklearn.preprocessing.OneHotEncoder), or use a kernel for strings"
+            )
+            if name == "y":
+                remedy = (
+                    "convert the targets; for labels of classes there are SVC and KernelLogisticRegression"
+                )
+            return ValueError(
+                f"{name} holds the string {value!r}{_at(index)}, where a number is needed; {remedy}"
             )
         if isinstance(value, complex | np.complexfloating):
             return ValueError(f"Complex data not supported: {name} holds {value!r}{_at(index)}")

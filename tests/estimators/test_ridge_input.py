@@ -224,3 +224,8 @@ class TestSamplesThatAreNoRows:
         for s in X:
             s.clear()
         np.testing.assert_array_equal(model.predict(query), expected)
+
+
+def test_labels_for_a_regression_point_to_classifiers():
+    with pytest.raises(ValueError, match=r"y holds the string 'a' at row 0.* there are SVC and Kernel"):
+        KernelRidge().fit([[0.0], [1.0]], ["a", "b"])
