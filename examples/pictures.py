@@ -15,7 +15,7 @@ def similarity(folder):
     kernels = {
         "Polynomial, $D = 2$": Polynomial(2, include_bias=False),
         "Fourier, $D = 3$": Fourier(3, include_bias=False),
-        r"RBF, $\beta = 10$": RBF(gamma=10.0),
+        r"RBF, $\gamma = 10$": RBF(gamma=10.0),
     }
     figure = Figure(figsize=(12, 4.2))
     panels = figure.subplots(1, 3, subplot_kw={"projection": "3d"})

@@ -23,9 +23,9 @@ class Gram(LinearOperator):
         The expression.
     X : array_like of shape (n, d)
         Rows.
-    Z : array_like of shape (m, d) or None
+    Z : array_like of shape (m, d) or None, default=None
         Columns; None for those of X, and then the operator is symmetric.
-    n_threads : int or None
+    n_threads : int or None, default=None
         As `mercer._threads.n_threads` reads it.
 
     Attributes
@@ -177,7 +177,7 @@ class Gram(LinearOperator):
 
         Parameters
         ----------
-        out : ndarray of shape (n, m) or None
+        out : ndarray of shape (n, m) or None, default=None
             Where to write it, of the operator's dtype and any strides; page faults of fresh memory are a
             large part of the time of a small-dimensional kernel.
 

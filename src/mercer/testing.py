@@ -26,13 +26,13 @@ def check_derivative(f, *args, order=2, modes=("forward", "reverse"), rtol=1e-6,
         Takes the arguments; returns an array, a number or a tree of these.
     *args : arrays, numbers or trees
         The point; float64 or complex128. f must be smooth within 1e-2 of it.
-    order : {1, 2}
+    order : {1, 2}, default=2
         2 checks the derivative of the derivative too, in every nesting of the modes.
-    modes : sequence of {"forward", "reverse"}
+    modes : sequence of {"forward", "reverse"}, default=("forward", "reverse")
         What to check; rules that have one mode only are checked in that.
-    rtol : float
+    rtol : float, default=1e-06
         The largest error of first and second derivatives, relative to the derivative and to f.
-    random_state : int
+    random_state : int, default=0
         The directions drawn.
 
     Raises

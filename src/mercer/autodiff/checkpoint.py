@@ -114,7 +114,7 @@ def scan_checkpointed(step, carry, xs=None, length=None, slots=None, args=()):
         The number of steps, needed if there are no `xs`.
     slots : int, optional
         How many states are kept at once, `carry` among them.
-    args : tuple
+    args : tuple, default=()
         Further arguments of each step, differentiated too.
 
     Returns

@@ -140,7 +140,7 @@ def jvp(f, primals, tangents, has_aux=False):
         Takes ``len(primals)`` arrays (or trees of arrays), returns an array or a tree.
     primals, tangents : sequence
         The point and the direction, of equal structure and shapes.
-    has_aux : bool
+    has_aux : bool, default=False
         Whether f returns (value, aux); aux is returned third.
 
     Returns
@@ -228,7 +228,7 @@ def vjp(f, *primals, has_aux=False):
     ----------
     f : callable
     *primals : arrays, numbers or trees of arrays
-    has_aux : bool
+    has_aux : bool, default=False
         Whether f returns (value, aux); aux is returned third.
 
     Returns
@@ -271,10 +271,10 @@ def value_and_grad(f, argnums=0, has_aux=False, holomorphic=False):
     ----------
     f : callable
         Returns a real scalar (or (scalar, aux) with `has_aux`).
-    argnums : int or sequence of int
+    argnums : int or sequence of int, default=0
         The positional arguments to differentiate in; a sequence gives a tuple of gradients.
-    has_aux : bool
-    holomorphic : bool
+    has_aux : bool, default=False
+    holomorphic : bool, default=False
         Whether f is a holomorphic function with a complex value; the result is then its complex derivative.
 
     Returns

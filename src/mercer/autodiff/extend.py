@@ -45,12 +45,12 @@ def primitive(fun=None, *, jvp=None, vjp=None, name=None):
 
     Parameters
     ----------
-    fun : callable
+    fun : callable, default=None
         Sees plain arrays, returns an array or a tree of arrays. Without it, a decorator is returned.
-    jvp : callable
+    jvp : callable, default=None
         ``jvp(tangents, ans, *args, **kwargs)`` returns the tangent of the answer. `tangents` has an entry for
         each positional argument: an array (of zeros where nothing varies), or None for what is no number.
-    vjp : callable
+    vjp : callable, default=None
         ``vjp(cotangent, ans, *args, **kwargs)`` returns a cotangent for each positional argument: a tuple, or
         for one argument the cotangent alone; None stands for zero. If one of `jvp` and `vjp` is left out, the
         transpose of the other takes its place, so that the other has to be written in NumPy.
@@ -91,7 +91,7 @@ def custom_rule(f=None, *, jvp=None, vjp=None, name=None):
 
     Parameters
     ----------
-    f : callable
+    f : callable, default=None
         Written in NumPy. Without it, a decorator is returned.
     jvp, vjp : callable, "transpose" or None
         As in :func:`primitive`. A mode whose rule is None traces f as usual; "transpose" takes the transpose

@@ -47,11 +47,11 @@ def implicit_root(F, solve=None, *, linear_solver="auto", jacobian=None, has_aux
     F : callable
         ``F(w, *args)`` in NumPy, with as many values as w has entries. Its derivatives are taken; those of
         `solve` never are.
-    solve : callable
+    solve : callable, default=None
         ``solve(*args, **kwargs) -> w``, an array or a tree of arrays. It is called with plain values and may
         do as it pleases (``scipy.optimize.root``, a loop, another language). Keyword arguments reach `solve`
         alone and are not differentiated. Left out: the result is a decorator for `solve`.
-    linear_solver : {"auto", "lu", "cholesky", "sparse", "krylov"}
+    linear_solver : {"auto", "lu", "cholesky", "sparse", "krylov"}, default="auto"
         For ∂F/∂w: a dense factorisation ("cholesky" only if it is symmetric positive definite); SuperLU for a
         sparse `jacobian`; or GMRES by products, without the matrix, each solution's residual checked to
         1e-10. "auto" is "sparse" if `jacobian` returns a SciPy sparse matrix, "lu" up to 5000 unknowns, and
@@ -59,9 +59,9 @@ def implicit_root(F, solve=None, *, linear_solver="auto", jacobian=None, has_aux
     jacobian : callable, optional
         ``jacobian(w, *args)``: ∂F/∂w, of shape (n, n) for n entries of w, dense or SciPy sparse. Default: by
         :func:`jacobian`.
-    has_aux : bool
+    has_aux : bool, default=False
         Whether `solve` returns (w, aux); so does the result, with aux as it is.
-    rtol : float
+    rtol : float, default=1e-06
         How far solve's answer may be from the root (by Newton's step there, relative to the largest entry of
         w, with 1e-8 beside it) without a warning.
 
@@ -104,10 +104,10 @@ def fixed_point(g, solve=None, *, linear_solver="auto", jacobian=None, has_aux=F
     ----------
     g : callable
         ``g(w, *args)``, of the structure of w.
-    solve : callable
-    linear_solver, has_aux, rtol : see :func:`implicit_root`
+    solve, linear_solver : see :func:`implicit_root`
     jacobian : callable, optional
         ``jacobian(w, *args)``: ∂g/∂w, of shape (n, n).
+    has_aux, rtol : see :func:`implicit_root`
 
     Returns
     -------
@@ -138,12 +138,12 @@ def argmin(f, solve=None, *, linear_solver="auto", hessian=None, has_aux=False, 
     ----------
     f : callable
         ``f(w, *args)``: one real number; w is differentiated twice by :func:`grad` and :func:`jacobian`.
-    solve : callable
-    linear_solver, has_aux, rtol : see :func:`implicit_root`
+    solve, linear_solver : see :func:`implicit_root`
         For the Hessian; "auto" is "cholesky", or "krylov" (conjugate gradients), or "sparse". Cholesky alone
         tells a minimum from a saddle point.
     hessian : callable, optional
         ``hessian(w, *args)``, of shape (n, n).
+    has_aux, rtol : see :func:`implicit_root`
 
     Returns
     -------

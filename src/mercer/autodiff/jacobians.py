@@ -32,9 +32,9 @@ def jacobian(f, mode="auto", argnums=0, chunk_size=None, has_aux=False, holomorp
     ----------
     f : callable
         Array (or tree) to array (or tree).
-    mode : {"auto", "forward", "reverse"}
+    mode : {"auto", "forward", "reverse"}, default="auto"
         "auto" takes the mode with fewer passes: forward for at most as many inputs as outputs (LINMA 1.5.3).
-    argnums : int or sequence of int
+    argnums : int or sequence of int, default=0
     chunk_size : int, optional
         Directions carried in one pass; the default lets a chunk of all tangents take some 64 MB at most.
     has_aux, holomorphic : bool

@@ -319,7 +319,7 @@ def inverse_sqrt(A, epsilon=0):
     ----------
     A : array of shape (..., n, n)
         Its symmetric part is taken, and the gradient is symmetric.
-    epsilon : float
+    epsilon : float, default=0
         May be traced.
 
     Returns

@@ -173,7 +173,7 @@ def linear_program(c, A_ub=None, b_ub=None, A_eq=None, b_eq=None, bounds=(0, Non
     c : array of shape (n,)
     A_ub, b_ub : arrays of shapes (m, n) and (m,), optional
     A_eq, b_eq : arrays of shapes (p, n) and (p,), optional
-    bounds : pair, or n pairs, or array of shape (n, 2)
+    bounds : pair, or n pairs, or array of shape (n, 2), default=(0, None)
         (lower, upper) for all variables or for each; None (or an infinity) is no bound. As in
         ``scipy.optimize.linprog`` the default is x ≥ 0.
 

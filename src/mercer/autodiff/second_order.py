@@ -25,7 +25,7 @@ def hvp(f, x, v, mode="forward-over-reverse"):
         A scalar function of one array (or tree).
     x, v : array or tree
         Of equal shapes.
-    mode : str
+    mode : str, default="forward-over-reverse"
         Which derivative is taken of which: the outer mode is named first (LINMA 1.7). "forward-over-forward"
         takes one pass for each entry of x (in chunks), the others a constant number.
 
@@ -57,9 +57,9 @@ def hessian(f, mode="forward-over-reverse", argnums=0, chunk_size=None):
     ----------
     f : callable
         A scalar function.
-    mode : str
+    mode : str, default="forward-over-reverse"
         See :func:`hvp`.
-    argnums : int
+    argnums : int, default=0
         The argument to differentiate in.
     chunk_size : int, optional
         Directions carried in one pass.

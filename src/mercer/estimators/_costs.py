@@ -163,7 +163,7 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
             Training rows; with a precomputed kernel the matrix (n, n); strings or sets for a kernel of those.
         y : array_like of shape (n,)
             Labels of any type.
-        sample_weight : array_like of shape (n,), float or None
+        sample_weight : array_like of shape (n,), float or None, default=None
             Weights of the costs. A weight of 2 is the row written twice; one of 0 or less is the row left
             out, but `classes_` keeps its label.
 

@@ -86,14 +86,14 @@ class KernelNeighbors(KernelEstimator):
 
         Parameters
         ----------
-        X : array_like or sparse matrix of shape (m, d), or None
+        X : array_like or sparse matrix of shape (m, d) or None, default=None
             Queries; with a precomputed kernel the matrix (m, n) against the training rows. None stands for
             the training rows, of which none is its own neighbour.
-        n_neighbors : int or None
+        n_neighbors : int or None, default=None
             None is the parameter's.
-        return_distance : bool
+        return_distance : bool, default=True
             Whether distances are wanted.
-        diagonal : array_like of shape (m,) or None
+        diagonal : array_like of shape (m,) or None, default=None
             With a precomputed kernel k(x, x) of the queries, without which there is an order, but no
             distances.
 
@@ -183,10 +183,12 @@ class KernelNeighbors(KernelEstimator):
 
         Parameters
         ----------
-        X, n_neighbors, diagonal
+        X, n_neighbors
             As for `kneighbors`.
-        mode : {"connectivity", "distance"}
+        mode : {"connectivity", "distance"}, default="connectivity"
             Ones, or the distances.
+        diagonal
+            As for `kneighbors`.
 
         Returns
         -------

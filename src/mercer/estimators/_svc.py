@@ -128,7 +128,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
             or a callable, takes.
         y : array_like of shape (n,)
             Labels of any type.
-        sample_weight : array_like of shape (n,), float or None
+        sample_weight : array_like of shape (n,), float or None, default=None
             Factors of each row's C. A weight of 2 is the row written twice; one of 0 or less is the row left
             out, but `classes_` keeps its label.
 

@@ -65,7 +65,7 @@ class _Regressor(RegressorMixin, _OneFunction):
             or a callable, takes.
         y : array_like of shape (n,)
             Targets.
-        sample_weight : array_like of shape (n,), float or None
+        sample_weight : array_like of shape (n,), float or None, default=None
             Factors of each row's C. A weight of 2 is the row written twice; one of 0 or less is the row left
             out.
 
@@ -404,9 +404,9 @@ class OneClassSVM(OutlierMixin, _OneFunction):
         X : array_like or sparse matrix of shape (n, d)
             Training rows; with a precomputed kernel the matrix (n, n); whatever a kernel of strings or sets,
             or a callable, takes.
-        y : object
+        y : object, default=None
             Not used.
-        sample_weight : array_like of shape (n,), float or None
+        sample_weight : array_like of shape (n,), float or None, default=None
             A weight of 2 is the row written twice; one of 0 or less is the row left out.
 
         Returns

@@ -192,7 +192,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
         ----------
         X : array_like or sparse matrix of shape (n, d)
             Training rows; with a precomputed kernel the matrix (n, n); strings or sets for a kernel of those.
-        y : None
+        y : None, default=None
             Not read.
 
         Returns
@@ -230,7 +230,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
         ----------
         X : array_like or sparse matrix of shape (n, d)
             As in `fit`.
-        y : None
+        y : None, default=None
             Not read.
 
         Returns

@@ -206,7 +206,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
             Training rows; with a precomputed kernel the matrix (n, n); strings or sets for a kernel of those.
         y : array_like of shape (n,)
             Targets.
-        sample_weight : array_like of shape (n,), float or None
+        sample_weight : array_like of shape (n,), float or None, default=None
             Weights of the costs.
 
         Returns

@@ -183,7 +183,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
             Training rows; with a precomputed kernel the matrix (n, n); strings or sets for a kernel of those.
         y : array_like of shape (n,) or (n, t)
             Targets.
-        sample_weight : array_like of shape (n,), float or None
+        sample_weight : array_like of shape (n,), float or None, default=None
             Weights of the squares.
 
         Returns

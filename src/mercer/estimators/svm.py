@@ -233,11 +233,11 @@ class NuSVC(SupportVectorClassifier):
         weight. At most twice the smaller class's share in a pair.
     kernel, degree, gamma, coef0, kernel_params
         As for `SVC`.
-    shrinking, probability, tol, cache_size, verbose, max_iter, decision_function_shape, break_ties
+    shrinking, probability, tol, cache_size
         As for `SVC`; `tol` is for the problem before the division by ρ.
     class_weight : dict, "balanced" or None, default=None
         Factors of the rows' weights by class.
-    warm_start, n_jobs, random_state
+    verbose, max_iter, decision_function_shape, break_ties, warm_start, n_jobs, random_state
         As for `SVC`.
 
     Attributes

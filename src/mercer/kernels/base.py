@@ -115,7 +115,7 @@ class Kernel(Differentiable, Algebra, Value):
 
         Parameters
         ----------
-        deep : bool
+        deep : bool, default=True
             Also those of the kernels inside, as ``k1__gamma``.
 
         Returns

@@ -91,10 +91,10 @@ class Differentiable:
         ----------
         X : array_like of shape (n, d)
         Z : array_like of shape (m, d), or None
-        tX : array_like of shape (n, d), or None for zero
+        tX : array_like of shape (n, d) or None, default=None (zero)
             In the symmetric case it moves both arguments.
-        tZ : array_like of shape (m, d), or None for zero
-        tparams : dict, or None for zero
+        tZ : array_like of shape (m, d) or None, default=None (zero)
+        tparams : dict or None, default=None (zero)
             Directions of the `hyperparameters`, by name.
         n_threads : int, default=None
 

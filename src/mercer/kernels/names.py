@@ -47,12 +47,12 @@ def from_name(name, gamma=None, degree=3, coef0=1.0, *, n_features=None, varianc
     name : str
         "linear", "poly" or "polynomial", "rbf", "sigmoid", "cosine", "chi2", "laplacian", "fourier" (of
         period 1) or "precomputed".
-    gamma : float, "scale", "auto" or None
+    gamma : float, "scale", "auto" or None, default=None
         "scale" is 1 / (n_features · variance), or 1 where the variance is 0; "auto" and None are
         1 / n_features, but None is 1 for "chi2". Read by "poly", "rbf", "sigmoid", "chi2" and "laplacian".
-    degree : int
+    degree : int, default=3
         Of "poly" and of "fourier".
-    coef0 : float
+    coef0 : float, default=1.0
         Of "poly" and "sigmoid".
     n_features : int, default=None
         Columns of the training data; needed unless gamma is a number.

@@ -1,6 +1,6 @@
 """The costs of the kernelised problems, each once: value, derivative, curvature, its root, its conjugate.
 
-Place on the way: ``features`` → **losses** → ``solvers``.
+Place on the way: ``gram`` → **losses** → ``solvers``.
 
 A cost is a value. Its two kinds differ in what f is:
 

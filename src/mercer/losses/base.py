@@ -185,7 +185,7 @@ class Loss:
 
         Parameters
         ----------
-        n_classes : int
+        n_classes : int, default=2
             C, for a cost of vectors.
 
         Returns
@@ -201,7 +201,7 @@ class Loss:
         Parameters
         ----------
         y : ndarray of numbers
-        name : str
+        name : str, default="y"
             How to call them.
         """
         y = np.asarray(y)

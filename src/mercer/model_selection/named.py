@@ -39,9 +39,9 @@ class _NamedCV(KernelEstimator, PathCV):
             A precomputed kernel's matrix is split by rows and columns.
         y : array_like of shape (n,) or (n, t)
             Targets.
-        sample_weight : array_like of shape (n,) or None
+        sample_weight : array_like of shape (n,) or None, default=None
             For the fits, not for the scores.
-        groups : array_like of shape (n,) or None
+        groups : array_like of shape (n,) or None, default=None
             For the splitter.
 
         Returns
@@ -178,7 +178,7 @@ class KernelLogisticRegressionCV(ClassifierMixin, _NamedCV):
     ----------
     alphas : sequence of float or None, default=None
         Values of α in any order; None makes 22 of them from the spectrum, as in `PathCV`.
-    kernel, gamma, degree, coef0, kernel_params, fit_intercept, class_weight, tol, max_iter, random_state
+    kernel, gamma, degree, coef0, kernel_params, fit_intercept, class_weight, tol, max_iter
         As in `KernelLogisticRegression`.
     gammas : sequence of float, "scale" or "auto", or None, default=None
         Values of gamma to search as well.
@@ -190,6 +190,8 @@ class KernelLogisticRegressionCV(ClassifierMixin, _NamedCV):
         Threads.
     verbose : bool or int, default=False
         Show a progress bar.
+    random_state
+        As in `KernelLogisticRegression`.
 
     Attributes
     ----------

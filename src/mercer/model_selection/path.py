@@ -154,11 +154,11 @@ class PathCV(GridSearchCV):
         ----------
         X : array_like, sparse matrix or sequence of n samples
             A precomputed kernel's matrix is split by rows and columns.
-        y : array_like of shape (n,) or (n, t), or None
+        y : array_like of shape (n,) or (n, t), or None, default=None
             Targets.
-        sample_weight : array_like of shape (n,), float or None
+        sample_weight : array_like of shape (n,), float or None, default=None
             For the fits, not for the scores.
-        groups : array_like of shape (n,) or None
+        groups : array_like of shape (n,) or None, default=None
             For the splitter.
 
         Returns

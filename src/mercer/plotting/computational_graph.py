@@ -23,7 +23,7 @@ class ComputationalGraphDisplay:
         Each after its parents.
     outputs : list of int
         The nodes that the function returns.
-    derivatives : {"adjoints", "tangents"} or None
+    derivatives : {"adjoints", "tangents"} or None, default="adjoints"
         What was written below the values.
     name : str, optional
         The title.
@@ -71,13 +71,13 @@ class ComputationalGraphDisplay:
             Arrays and numbers to an array or a number, in NumPy.
         *args : arrays or numbers
             The point.
-        derivatives : {"adjoints", "tangents"} or None
+        derivatives : {"adjoints", "tangents"} or None, default="adjoints"
             What to write below the values: adjoints r = ∂f/∂s of reverse mode, for which f's value has to be
             one number, or the tangents t of forward mode.
         tangents : sequence, optional
             The direction, an entry of its argument's shape for each; default: ones for the first argument,
             zeros for the others.
-        max_nodes : int
+        max_nodes : int, default=60
             More are an error, since nobody could read them.
         name : str, optional
             Title.

@@ -38,13 +38,13 @@ class DecisionBoundaryDisplay:
         The index in ``classes`` of each point's label.
     decision : ndarray of shape (grid_resolution, grid_resolution), optional
         Decision values of two classes, positive where the second is predicted.
-    margin_levels : tuple of float
+    margin_levels : tuple of float, default=()
         Decision values at which a margin is drawn.
     support_vectors : ndarray of shape (m, 2), optional
         The support vectors.
     on_margin : ndarray of shape (m,) of bool, optional
         Which of them lie on the margin: 0 < α < C.
-    one_class : bool
+    one_class : bool, default=False
         Whether the classes are the outside (−1) and the inside (1) of one class.
     feature_names : tuple of two str, optional
         Names of the axes.
@@ -136,15 +136,15 @@ class DecisionBoundaryDisplay:
             Their labels; points of one colour otherwise.
         ax : matplotlib Axes, optional
             Axes to draw into; new ones with a legend otherwise.
-        grid_resolution : int
+        grid_resolution : int, default=200
             Grid points along each axis, at least 2.
         eps : float, optional
             How far the picture extends beyond the points, in the unit of ``X``; a tenth of each feature's
             range by default.
-        response_method : {"auto", "decision_function", "predict"}
+        response_method : {"auto", "decision_function", "predict"}, default="auto"
             What the regions are made from. "auto": ``predict``, and for two classes the lines from
             ``decision_function`` where the two agree.
-        support_vectors : bool
+        support_vectors : bool, default=True
             Whether to ring the support vectors.
         name : str, optional
             Title.
@@ -194,7 +194,7 @@ class DecisionBoundaryDisplay:
         ----------
         ax : matplotlib Axes, optional
             Axes to draw into; new ones with a legend otherwise.
-        support_vectors : bool
+        support_vectors : bool, default=True
             Whether to ring the support vectors.
         colors : sequence of matplotlib colours, optional
             One for each class.

@@ -20,9 +20,9 @@ class ErrorPathDisplay:
     test_errors : ndarray of shape (n_alphas, n_folds)
     name : str, optional
         The title.
-    error_name : str
+    error_name : str, default="error"
         What the errors are, with their unit.
-    alpha_1se : float or None
+    alpha_1se : float or None, default=None
         The α chosen by the one-standard-error rule, to be marked.
 
     Attributes
@@ -113,7 +113,7 @@ class ErrorPathDisplay:
         test_errors : array-like of shape (n_alphas, n_folds)
         name : str, optional
             Title.
-        error_name : str
+        error_name : str, default="error"
             Label of the vertical axis.
         alpha_1se : float, optional
             An α to mark, chosen by the one-standard-error rule.

@@ -22,7 +22,7 @@ class KernelSurfaceDisplay:
         The point c.
     center_value : float
         k(c, c).
-    name : str
+    name : str, default=None
         The title.
 
     Attributes
@@ -66,15 +66,15 @@ class KernelSurfaceDisplay:
         ----------
         kernel : callable
             A kernel expression, or anything with ``kernel(X, Z)`` of shape (n, m), of two features.
-        center : array-like of shape (2,)
+        center : array-like of shape (2,), default=(0.5, 0.5)
             The point that all others are compared with.
-        bounds : array-like of shape (2, 2)
+        bounds : array-like of shape (2, 2), default=((0.0, 1.0), (0.0, 1.0))
             Lower and upper end of either axis.
-        n_points : int
+        n_points : int, default=101
             Grid points along each axis, at least 2.
         name : str, optional
             Title; the kernel's repr otherwise.
-        kind : {"surface", "contour"}
+        kind : {"surface", "contour"}, default="surface"
             A surface in space, or filled contours in the plane.
         ax : matplotlib Axes, optional
             Axes to draw into, of projection "3d" for a surface; new ones otherwise.
@@ -116,7 +116,7 @@ class KernelSurfaceDisplay:
 
         Parameters
         ----------
-        kind : {"surface", "contour"}
+        kind : {"surface", "contour"}, default="surface"
             A surface in space, or filled contours in the plane.
         ax : matplotlib Axes, optional
             Axes to draw into; new ones otherwise.

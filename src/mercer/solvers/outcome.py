@@ -22,7 +22,7 @@ class NotPositiveDefinite(np.linalg.LinAlgError):
         What was left on the diagonal there.
     remedy : str
         What to do about it.
-    name : str
+    name : str, default="K"
         How to call the matrix.
 
     Attributes

@@ -99,11 +99,11 @@ def ridge(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
         Symmetric; kept as it is. An operator is formed.
     y : array_like of shape (n,) or (n, t)
         Targets.
-    alpha : float or array_like of shape (t,)
+    alpha : float or array_like of shape (t,), default=1.0
         Not negative; 0 needs a regular K.
-    sample_weight : array_like of shape (n,) or None
+    sample_weight : array_like of shape (n,) or None, default=None
         A weight ≤ 0 removes the row: its dual coefficient is 0.
-    fit_intercept : bool
+    fit_intercept : bool, default=False
         Also fit an unpenalised constant.
 
     Returns
