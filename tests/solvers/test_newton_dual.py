@@ -24,7 +24,15 @@ def problem(loss, rng, n=120):
 
 def solve(K, loss, y, alphas, **options):
     alphas = np.atleast_1d(np.asarray(alphas, dtype=float))
-    return newton(lambda V: K @ V, loss, y, alphas, low_rank=low_rank_of(K, np.random.RandomState(0)), matrix=K, **options)
+    return newton(
+        lambda V: K @ V,
+        loss,
+        y,
+        alphas,
+        low_rank=low_rank_of(K, np.random.RandomState(0)),
+        matrix=K,
+        **options,
+    )
 
 
 def dual_value(K, loss, y, alpha, w, a):
@@ -72,7 +80,9 @@ class TestByTheDual:
         for a in (-1e9 * y, np.ones(len(y)), np.full(len(y), np.nan)):
             problems = Problems(loss, y[:, None], w[:, None], np.array([1e-2]), True)
             found = minimise_duals(problems, K, a[:, None])[:, 0]
-            np.testing.assert_allclose(dual_value(K, loss, y, 1e-2, w, found), expected.objective[0], rtol=1e-9)
+            np.testing.assert_allclose(
+                dual_value(K, loss, y, 1e-2, w, found), expected.objective[0], rtol=1e-9
+            )
 
     def test_bits_do_not_depend_on_the_number_of_threads(self, loss, rng):
         K, y, w = problem(loss, rng, 400)

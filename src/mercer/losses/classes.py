@@ -101,7 +101,7 @@ class SquaredMargin(Loss):
         return m * m
 
     def dual_box(self, y, most):
-        """y a ≥ 0."""
+        """``y a ≥ 0``."""
         return np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
 
     @np.errstate(over="ignore")

@@ -1,4 +1,4 @@
-"""Costs of quadratic and straight pieces by their duals, whose faces are few where Newton's steps are cut short.
+"""Costs of quadratic and straight pieces by their duals.
 
 Place on the way: ``faces``, ``newton_problem`` → **newton_dual** → ``newton``.
 
