@@ -533,10 +533,16 @@ def test_weights_are_looked_at_before_any_fit(weights, match, monkeypatch):
         PathCV(SVC(), Cs=[1.0]).fit(*two_classes(), sample_weight=weights)
 
 
-@pytest.mark.parametrize("y", [np.linspace(0, 1, 140), np.array([1, "a"] * 70, dtype=object)])
-def test_targets_that_are_no_labels_are_refused_before_any_fit(y, monkeypatch):
+@pytest.mark.parametrize(
+    ("y", "error", "match"),
+    [
+        (np.linspace(0, 1, 140), ValueError, "Unknown label type"),
+        (np.array([1, "a"] * 70, dtype=object), TypeError, r"'a' \(str\) at row 1 .* of one type"),
+    ],
+)
+def test_targets_that_are_no_labels_are_refused_before_any_fit(y, error, match, monkeypatch):
     refuse_fits(monkeypatch)
-    with pytest.raises(ValueError, match="Unknown label type"):
+    with pytest.raises(error, match=match):
         PathCV(SVC(), Cs=[1.0]).fit(two_classes()[0], y)
 
 

@@ -266,14 +266,17 @@ class SquaredMarginClassifier(CostClassifier):
         So many training rows, drawn uniformly, span the functions: f(x) = k(x, C) z + b with the penalty
         α zᵀ k(C, C) z. Memory is then n times that. None, or as many as there are rows, is all of them.
     solver : {"auto", "newton", "lbfgs", "gd", "sgd"}, default="auto"
-        "newton" (and "auto"): Newton's method, its systems by preconditioned conjugate gradients; "lbfgs":
-        SciPy's; "gd" and "sgd": gradient descent with momentum on all samples, or on batches.
+        "newton" (and "auto"): Newton's method, its systems by preconditioned conjugate gradients; where the
+        matrix is in memory, one class against the rest begins at the optimum of the dual, found by steps
+        over faces of its box. "lbfgs": SciPy's; "gd" and "sgd": gradient descent with momentum on all
+        samples, or on batches.
     tol : float or None, default=None
         For the gradient in the feature space over that of the penalty, a bound of the function's relative
         error there; for "gd" and "sgd" over that at the start. None is 1e-8 for "newton", 1e-5 for "lbfgs",
         1e-4 for "gd", 1e-2 for "sgd".
     max_iter : int or None, default=None
-        Most steps. None is 100 for "newton", 10000 for "lbfgs" and "gd", 500 rounds for "sgd".
+        Most steps, those over faces of the dual not counted. None is 100 for "newton", 10000 for "lbfgs" and
+        "gd", 500 rounds for "sgd".
     step : float, "backtracking" or None, default=None
         Of "gd" and "sgd"; None is what the curvature allows.
     momentum : float or None, default=None

@@ -61,8 +61,9 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
     fit_intercept : bool, default=True
         Whether to fit b.
     solver : {"auto", "newton", "smo", "gd", "sgd"}, default="auto"
-        "newton" for smooth costs, "smo" (the dual) for costs with kinks; "auto" chooses. "gd" is gradient
-        descent with momentum, "sgd" the same on batches, for smooth costs.
+        "newton" for smooth costs (Huber's begins at the dual's optimum where the matrix is in memory), "smo"
+        (the dual) for costs with kinks; "auto" chooses. "gd" is gradient descent with momentum, "sgd" the
+        same on batches, for smooth costs.
     approximation : int or None, default=None
         So many training rows, drawn uniformly, span the functions that are fitted, which makes work and
         memory linear in n; None is all of them.
