@@ -45,7 +45,7 @@ def dual_value(K, loss, y, alpha, w, a):
 @every_loss
 class TestByTheDual:
     @intercepts
-    @pytest.mark.parametrize("alpha", [1e4, 1.0, 1e-3, 1e-6])
+    @pytest.mark.parametrize("alpha", [1e4, 1.0, 1e-3, 1e-6, 1e-9])
     def test_a_dual_value_proves_the_minimum(self, loss, fit_intercept, alpha, rng):
         K, y, w = problem(loss, rng)
         options = {"weights": w, "fit_intercept": fit_intercept}
@@ -64,6 +64,12 @@ class TestByTheDual:
     def test_few_steps_of_newton_are_left(self, loss, rng):
         K, y, w = problem(loss, rng, 300)
         assert solve(K, loss, y, 1e-5, weights=w, max_iter=5).converged.all()
+
+    def test_a_gap_at_a_tiny_alpha_is_that_of_the_dual(self, loss, rng):
+        K, y, w = problem(loss, rng)
+        outcome = solve(K, loss, y, 1e-10, weights=w)
+        assert outcome.converged.all()
+        assert outcome.gap[0] <= 1e-9 * outcome.objective[0]
 
     def test_several_problems_begin_at_those_of_another_alpha(self, loss, rng):
         K, y, w = problem(loss, rng)

@@ -40,6 +40,14 @@ class Problems:
         # A weight of 0 is no term, whatever the loss is there.
         return np.einsum("ij,ij->j", np.where(self.weights > 0, value, 0.0), self.weights)
 
+    def dual_values(self, a, h):
+        """What P is not below, by problem, for a of the dual's box and sum, h = K a; of elementwise costs."""
+        w = self.weights
+        u = np.divide(-2 * self.alphas * a[:, :, 0], w, out=np.zeros(w.shape), where=w > 0)
+        conjugate = self.loss.conjugate(self.y, self.loss.feasible(self.y, u))  # which rounding may have left
+        conjugates = np.einsum("ij,ij->j", np.where(w > 0, conjugate, 0.0), w)
+        return -conjugates - self.alphas * by_problem(a, h)
+
     def gradients(self, f):
         """Derivatives w l' in f."""
         g = self.loss.derivative(self.y, f if self.loss.vector else f[:, :, 0])
