@@ -298,8 +298,9 @@ class _Box:
 
     def scaled(self, a):
         """A feasible point along a; with an intercept the heavier sign becomes as light as the other."""
-        if self.fit_intercept:
-            up, down = a[a > 0].sum(), -a[a < 0].sum()
+        up, down = a[a > 0].sum(), -a[a < 0].sum()
+        # A sum that is rounding stays: scaling for it would take coefficients off their bounds.
+        if self.fit_intercept and abs(up - down) > 1e-12 * max(up, down):
             a = np.where(a > 0, a * (min(up, down) / (up or 1.0)), a * (min(up, down) / (down or 1.0)))
         bound = np.where(a > 0, self.high, -self.low)
         size = np.abs(a)
