@@ -288,21 +288,13 @@ def _name_scores(outcomes, error_score):
 
 
 def _judge_fits(outcomes, error_score):
-    """Warn of fits that failed; raise where all did.
-
-    A scorer may return a dict, whose names only fits that succeeded tell.
-    """
+    """Warn of fits that failed; raise where all did."""
     troubles = [one.trouble for row in outcomes for one in row if one.trouble]
     total = sum(map(len, outcomes))
     if not troubles:
         return
     if len(troubles) == total:
         raise ValueError(f"All the {total} fits failed; the first one with:\n{troubles[0]}")
-    known = next(one.test for row in outcomes for one in row if not one.trouble)
-    for row in outcomes:
-        for one in row:
-            if one.trouble:
-                one.test, one.train = dict.fromkeys(known, error_score), dict.fromkeys(known, error_score)
     warnings.warn(
         f"{len(troubles)} fits failed out of a total of {total}. The score on these train-test partitions "
         f"for these parameters is set to {error_score}; set error_score='raise' to stop there. The first one "
