@@ -4,9 +4,9 @@
  * (dual.h). F = c − Kβ is minus the gradient without its kink; moving βᵢ up gains at the rate Fᵢ + upᵢ, where up is −ε,
  * or ε as long as βᵢ < 0, or −∞ at the upper bound; moving it down costs at the rate Fᵢ + downᵢ. β is optimal where no
  * upward rate exceeds a downward one; the largest excess is the gap. An iteration moves the variable of the largest rate
- * up and the partner that promises most (second-order, Fan, Chen and Lin 2005) down, and makes two passes over all active
- * variables (smo.inc). Shrinking removes variables at bounds that look settled: arrays, cached rows and packed columns
- * are cut down to the others.
+ * up and the partner that promises most (second-order, Fan, Chen and Lin 2005) down, with others so that the last steps
+ * are not undone (dual_directions.c), and makes two passes over all active variables (smo.inc). Shrinking removes variables
+ * at bounds that look settled: arrays, cached rows and packed columns are cut down to the others.
  */
 #include <math.h>
 #include <omp.h>
@@ -37,6 +37,7 @@ typedef struct {
     ptrdiff_t begin, n;
     int n_parts;
     const char *row_i, *row_j;
+    const MercerDirections *earlier;
     double t, K_ii, floor;
     MercerExtremes found[TEAM_MAX];
     double gained[TEAM_MAX];
@@ -51,8 +52,8 @@ static void update_part(void *context, int part, int thread)
     const ptrdiff_t k = pass->begin + dual_part(pass->n, part, pass->n_parts, table->smo_step);
     const ptrdiff_t end = pass->begin + dual_part(pass->n, part + 1, pass->n_parts, table->smo_step);
     (void)thread;
-    table->smo_update(k, end, pass->stretches, smo->F, pass->row_i, pass->row_j, pass->t, smo->up, smo->down, smo->low,
-                      &pass->found[part]);
+    table->smo_update(k, end, pass->stretches, smo->F, pass->row_i, pass->row_j, pass->t, pass->earlier, smo->up,
+                      smo->down, smo->low, &pass->found[part]);
 }
 
 static void partner_part(void *context, int part, int thread)
@@ -64,7 +65,7 @@ static void partner_part(void *context, int part, int thread)
     const ptrdiff_t end = pass->begin + dual_part(pass->n, part + 1, pass->n_parts, table->smo_step);
     (void)thread;
     pass->partner[part] = table->smo_partner(k, end, pass->stretches, pass->t, pass->K_ii, pass->floor, pass->row_i,
-                                             smo->diagonal, smo->low, &pass->gained[part]);
+                                             pass->earlier, smo->diagonal, smo->low, &pass->gained[part]);
 }
 
 static void run_parts(Smo *smo, Pass *pass, TeamWork *work)
@@ -76,8 +77,9 @@ static void run_parts(Smo *smo, Pass *pass, TeamWork *work)
         work(pass, 0, 0);
 }
 
-/* F −= t (row_i − row_j), and the extremes of each part of the positions. */
-static void update(Smo *smo, const MercerStretch *stretches, const char *row_i, const char *row_j, double t)
+/* F as it is after a step, and the extremes of each part of the positions. */
+static void update(Smo *smo, const MercerStretch *stretches, const char *row_i, const char *row_j, double t,
+                   const MercerDirections *earlier)
 {
     for (int part = 0; part < smo->n_parts; part++) {
         Pass pass;
@@ -88,6 +90,7 @@ static void update(Smo *smo, const MercerStretch *stretches, const char *row_i, 
         pass.row_i = row_i;
         pass.row_j = row_j;
         pass.t = t;
+        pass.earlier = earlier;
         run_parts(smo, &pass, update_part);
         MercerExtremes *found = &smo->found[part];
         *found = pass.found[0];
@@ -106,7 +109,8 @@ static void update(Smo *smo, const MercerStretch *stretches, const char *row_i, 
 }
 
 /* The position that gains most with one whose upward rate and row are given, or −1. */
-static ptrdiff_t partner(Smo *smo, int part, double rate, double K_ii, double floor, const char *row_i)
+static ptrdiff_t partner(Smo *smo, int part, double rate, double K_ii, double floor, const char *row_i,
+                         const MercerDirections *earlier)
 {
     Pass pass;
     pass.smo = smo;
@@ -117,6 +121,7 @@ static ptrdiff_t partner(Smo *smo, int part, double rate, double K_ii, double fl
     pass.t = rate;
     pass.K_ii = K_ii;
     pass.floor = floor;
+    pass.earlier = earlier;
     run_parts(smo, &pass, partner_part);
     int best = 0;
     for (int p = 1; p < pass.n_parts; p++)
@@ -128,7 +133,8 @@ static ptrdiff_t partner(Smo *smo, int part, double rate, double K_ii, double fl
 static void look(Smo *smo)
 {
     const MercerStretch whole = {smo->n, 0};
-    update(smo, &whole, smo->diagonal, smo->diagonal, 0);
+    const MercerDirections none = {.n = 0};
+    update(smo, &whole, smo->diagonal, smo->diagonal, 0, &none);
 }
 
 /* The gap, and the part that has it. */
@@ -143,17 +149,6 @@ static double gap_of(const Smo *smo, int *part)
     return gap;
 }
 
-/* By how much β may go up or down in one step: to its bound, or to the kink at 0. */
-static double room_up(const Smo *smo, ptrdiff_t v)
-{
-    return smo->job->epsilon > 0 && smo->beta[v] < 0 ? -smo->beta[v] : smo->upper[v] - smo->beta[v];
-}
-
-static double room_down(const Smo *smo, ptrdiff_t v)
-{
-    return smo->job->epsilon > 0 && smo->beta[v] > 0 ? smo->beta[v] : smo->beta[v] - smo->lower[v];
-}
-
 /* One step; 0, DUAL_STALLED where nothing can move, or DUAL_NO_MEMORY. */
 static int iterate(Smo *smo, int part)
 {
@@ -165,7 +160,9 @@ static int iterate(Smo *smo, int part)
     if (!row_i)
         return DUAL_NO_MEMORY;
     const double rate = smo->F[i] + smo_up(smo, v), K_ii = smo_element(smo, smo->diagonal, i);
-    const ptrdiff_t j = partner(smo, part, rate, K_ii, floor, row_i);
+    MercerDirections earlier;
+    smo_earlier(smo, i, &earlier);
+    const ptrdiff_t j = partner(smo, part, rate, K_ii, floor, row_i, &earlier);
     if (j < 0)
         return DUAL_STALLED;
     const ptrdiff_t w = smo->variable[j];
@@ -174,20 +171,10 @@ static int iterate(Smo *smo, int part)
         return DUAL_NO_MEMORY;
     double curve = K_ii + smo_element(smo, smo->diagonal, j) - 2 * smo_entry(smo, row_i, j);
     curve = curve > floor ? curve : floor;
-    double t = (rate - (smo->F[j] + smo_down(smo, w))) / curve;
-    const double up = room_up(smo, v), down = room_down(smo, w), old_v = smo->beta[v], old_w = smo->beta[w];
-    t = t < up ? t : up;
-    t = t < down ? t : down;
-    if (!(t > 0) || isinf(t))
+    const double t = smo_move(smo, i, j, rate - (smo->F[j] + smo_down(smo, w)), curve, &earlier);
+    if (!(t > 0))
         return DUAL_STALLED;
-    /* exactly to the bound or the kink, where it is reached */
-    smo->beta[v] = t == up ? (old_v < 0 && smo->job->epsilon > 0 ? 0 : smo->upper[v]) : old_v + t;
-    smo->beta[w] = t == down ? (old_w > 0 && smo->job->epsilon > 0 ? 0 : smo->lower[w]) : old_w - t;
-    if (smo->beta[v] == old_v && smo->beta[w] == old_w)
-        return DUAL_STALLED;
-    smo_set_moves(smo, i);
-    smo_set_moves(smo, j);
-    update(smo, smo->rows.stretches, row_i, row_j, t);
+    update(smo, smo->rows.stretches, row_i, row_j, t, &earlier);
     return 0;
 }
 
@@ -227,6 +214,7 @@ static int stretch(Smo *smo)
     const double by = fmin(along / fmax(bend, 0), STRETCH_MOST);
     if (smo->n_epochs || fmax(fabs(sum[0]), fabs(sum[1])) > STRETCH_SUM * size || !(by > STRETCH_LEAST))
         return 0;
+    smo_end_directions(smo);
     for (ptrdiff_t k = 0; k < smo->n; k++) {
         const ptrdiff_t v = smo->variable[k];
         if (v < 0)
@@ -281,6 +269,7 @@ static int loop(Smo *smo)
                 return DUAL_NOT_FINITE;
             if (smo->n_epochs == 0)
                 return DUAL_CONVERGED;
+            smo_end_directions(smo);
             if (smo_restore(smo))
                 return DUAL_NO_MEMORY;
             if (*smo->stop)
@@ -296,6 +285,7 @@ static int loop(Smo *smo)
             return DUAL_STOPPED;
         if (dual->shrinking && smo->job->n_iter >= next_shrink && smo->n >= from) {
             const ptrdiff_t n = smo->n;
+            smo_end_directions(smo);
             if (smo_shrink(smo))
                 return DUAL_NO_MEMORY;
             const ptrdiff_t every = dual->run || smo->n_epochs ? SHRINK_EVERY : MATRIX_AGAIN;
@@ -307,6 +297,7 @@ static int loop(Smo *smo)
             }
         }
         if (hard && smo->job->n_iter % 256 == 255) {
+            smo_update_beta(smo);
             if (margin_bound(smo) < margin_zero)
                 return DUAL_INSEPARABLE;
             if (stretch(smo)) {
@@ -409,6 +400,7 @@ void smo_solve(Smo *smo, MercerDualJob *job)
         job->status = DUAL_STOPPED;
     else if (!smo_begin(smo, job)) {
         job->status = *smo->stop ? DUAL_STOPPED : loop(smo);
+        smo_end_directions(smo);
         if (job->status != DUAL_STOPPED)
             finish(smo);
     }

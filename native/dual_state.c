@@ -15,6 +15,24 @@ static void *resized(void *old, size_t bytes, int *failed)
     return memory;
 }
 
+static int reserve_directions(SmoDirections *all, ptrdiff_t n, size_t element)
+{
+    int failed = 0;
+    const size_t bytes = ((size_t)n + SMO_HELD_UNIT) * sizeof(double);
+    all->room = n;
+    all->images = resized(all->images, MERCER_DIRECTIONS * (size_t)n * element, &failed);
+    all->place = resized(all->place, (size_t)n * sizeof(int32_t), &failed);
+    all->held = resized(all->held, (size_t)n * sizeof(int32_t), &failed);
+    all->beta = resized(all->beta, bytes, &failed);
+    all->lower = resized(all->lower, bytes, &failed);
+    all->upper = resized(all->upper, bytes, &failed);
+    all->fresh = resized(all->fresh, bytes, &failed);
+    all->moved = resized(all->moved, bytes, &failed);
+    for (int e = 0; e < MERCER_DIRECTIONS; e++)
+        all->p[e] = resized(all->p[e], bytes, &failed);
+    return failed;
+}
+
 static int reserve(Smo *smo, ptrdiff_t n)
 {
     const size_t element = smo->dual->table->element;
@@ -30,6 +48,7 @@ static int reserve(Smo *smo, ptrdiff_t n)
     smo->down = resized(smo->down, (size_t)n * element, &failed);
     smo->low = resized(smo->low, (size_t)n * element, &failed);
     smo->diagonal = resized(smo->diagonal, (size_t)n * element, &failed);
+    failed |= reserve_directions(&smo->directions, n, element);
     if (failed)
         smo->capacity = 0;
     return failed ? MERCER_NO_MEMORY : MERCER_OK;
@@ -46,6 +65,16 @@ void smo_release(Smo *smo)
     free(smo->down);
     free(smo->low);
     free(smo->diagonal);
+    free(smo->directions.images);
+    free(smo->directions.place);
+    free(smo->directions.held);
+    free(smo->directions.beta);
+    free(smo->directions.lower);
+    free(smo->directions.upper);
+    free(smo->directions.fresh);
+    free(smo->directions.moved);
+    for (int e = 0; e < MERCER_DIRECTIONS; e++)
+        free(smo->directions.p[e]);
     free(smo->snapshots);
 }
 
@@ -60,7 +89,9 @@ static void place_all(Smo *smo)
     smo->begin[1] = smo->job->separate ? rows->second : rows->n;
     smo->begin[2] = rows->n;
     for (ptrdiff_t k = 0; k < smo->n; k++)
-        smo->variable[k] = -1;
+        smo->variable[k] = smo->directions.place[k] = -1;
+    smo->directions.n = 0;
+    smo->directions.n_held = 0;
     for (int r = 0; r < rows->n_ranges; r++)
         for (ptrdiff_t k = 0; k < rows->ranges[r].length; k++)
             smo->variable[rows->ranges[r].position + k] = (int32_t)(rows->ranges[r].variable + k);

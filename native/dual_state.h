@@ -7,6 +7,21 @@
 
 #include "dual.h"
 
+/* Directions that the next step leaves at their minima, and the variables that they move: see dual_directions.c. */
+typedef struct {
+    int n, oldest;
+    char *images;                /* (MERCER_DIRECTIONS, room) of T, by position */
+    ptrdiff_t room;
+    int32_t *place;              /* by position, −1 for those that are not held */
+    /* by place */
+    ptrdiff_t n_held;
+    int32_t *held;               /* the position */
+    double *beta, *lower, *upper;
+    double *p[MERCER_DIRECTIONS];
+    double *fresh, *moved;       /* the step, and β after it */
+    int since;                   /* steps since places were last looked through */
+} SmoDirections;
+
 typedef struct {
     MercerDual *dual;
     MercerDualJob *job;
@@ -21,6 +36,7 @@ typedef struct {
     int n_parts;
     ptrdiff_t begin[3];          /* parts of the positions, one for each sum */
     MercerExtremes found[2];
+    SmoDirections directions;
     /* by position */
     int32_t *variable;           /* −1 where there is none */
     double *F;
@@ -33,6 +49,8 @@ typedef struct {
     ptrdiff_t snapshot_room, n_epochs; /* snapshot_room: numbers */
 } Smo;
 
+/* Places of held variables come in so many at a time, of which the unused are between bounds and do not move. */
+enum { SMO_HELD_UNIT = 8 };
 enum { SMO_ACTIVE = -1, SMO_FIXED = -2 }; /* SMO_FIXED: it has no position, as it cannot move */
 
 static inline double smo_element(const Smo *smo, const void *array, ptrdiff_t i)
@@ -85,6 +103,18 @@ int smo_restore(Smo *smo);
 /* F by variable, also of those that had no position. */
 int smo_gather_F(Smo *smo);
 void smo_release(Smo *smo);
+
+/* ---- dual_directions.c ------------------------------------------------------------------------------------- */
+
+/* The directions as they are, for the choice of a partner of i. */
+void smo_earlier(const Smo *smo, ptrdiff_t i, MercerDirections *earlier);
+/* Moves βᵢ up and βⱼ down, at a slope and with a curvature, and what else is moved to leave the directions at their minima;
+ * `earlier` becomes what the update of F needs beside the step's length. Returns that, 0 where nothing can move. */
+double smo_move(Smo *smo, ptrdiff_t i, ptrdiff_t j, double slope, double curve, MercerDirections *earlier);
+/* Brings β up to date. */
+void smo_update_beta(Smo *smo);
+/* The same, and there are no directions: before anything else moves β or the positions. */
+void smo_end_directions(Smo *smo);
 
 /* ---- dual.c ------------------------------------------------------------------------------------------------- */
 

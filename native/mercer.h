@@ -126,6 +126,17 @@ typedef struct {
     ptrdiff_t at_most, at_least;
 } MercerExtremes;
 
+/* Directions p of earlier steps of the dual solver, of which pᵀKp = 1 (dual_directions.c), and a new step's place among
+ * them. */
+enum { MERCER_DIRECTIONS = 4 };
+typedef struct {
+    int n;
+    const void *images[MERCER_DIRECTIONS]; /* K p by position, of T */
+    double along[MERCER_DIRECTIONS];       /* pᵀK times the step: image_i − image_j; of a step without its j image_i */
+    void *image;                           /* gets the new step's image times scale, unless NULL; may be one of them */
+    double scale;
+} MercerDirections;
+
 /* A column that may be near, and what its product is above. */
 enum { MERCER_NEAR_ROWS = 4 };
 typedef struct {
@@ -169,9 +180,15 @@ typedef struct {
     ptrdiff_t smo_step;
     void (*smo_add)(ptrdiff_t n, double *F, const void *row, double a);
     void (*smo_update)(ptrdiff_t begin, ptrdiff_t end, const MercerStretch *stretches, double *F, const void *row_i,
-                       const void *row_j, double t, const void *up, const void *down, void *low, MercerExtremes *found);
+                       const void *row_j, double t, const MercerDirections *earlier, const void *up, const void *down,
+                       void *low, MercerExtremes *found);
     ptrdiff_t (*smo_partner)(ptrdiff_t begin, ptrdiff_t end, const MercerStretch *stretches, double F_i, double K_ii,
-                             double floor, const void *row, const void *diagonal, const void *low, double *gained);
+                             double floor, const void *row, const MercerDirections *earlier, const void *diagonal,
+                             const void *low, double *gained);
+    /* smo_along.inc, the same for both types, over held variables, padded: fresh = −Σ along · p over the n_earlier first of
+     * p, nought where it is tiny, and moved = β + t · fresh; whether some that moves comes to a bound or beyond */
+    int (*smo_along)(ptrdiff_t n, int n_earlier, double *const *p, const double *along, double tiny, double t,
+                     const double *beta, const double *lower, const double *upper, double *fresh, double *moved);
     /* nearest.inc: entries of a tile's row at or below `most`, and the distance of two raw rows of T */
     ptrdiff_t (*near_scan)(const void *values, const void *columns, ptrdiff_t n, double coefficient, double most,
                            int32_t *found);

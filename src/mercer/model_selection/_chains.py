@@ -25,7 +25,7 @@ _ROUNDING = 2.4e-8
 # Rows by which the size of the entries is judged.
 _PROBE = 64
 # SMO steps before anything else is tried: so many for each sample, of which there count as many at least.
-_STEPS, _LEAST_STEPS = 6, 500
+_STEPS, _LEAST_STEPS = 3, 500
 _CAPPED = STATUS.index("capped")
 # β so near to a bound, by the largest of its pair, is there: as a free one it would set the bias.
 _AT_BOUND = 1e-12

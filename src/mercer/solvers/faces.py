@@ -62,7 +62,7 @@ def face_steps(n_free, n):
     """How many SMO steps over n variables cost about as much as a few rounds over so many free ones."""
     # seconds of both, measured at up to 1400 free of 5000
     faces = 5e-3 + 1e-10 * n_free**3 + 8e-9 * n_free * n
-    return int(faces / (3e-7 + 3e-10 * n))
+    return int(faces / (4e-7 + 6e-10 * n))
 
 
 class _Inverse:
