@@ -169,9 +169,9 @@ static int iterate(Smo *smo, int part)
     const char *row_j = dual_row(&smo->rows, smo->variable, j);
     if (!row_j)
         return DUAL_NO_MEMORY;
-    double curve = K_ii + smo_element(smo, smo->diagonal, j) - 2 * smo_entry(smo, row_i, j);
-    curve = curve > floor ? curve : floor;
-    const double t = smo_move(smo, i, j, rate - (smo->F[j] + smo_down(smo, w)), curve, &earlier);
+    const double bend = K_ii + smo_element(smo, smo->diagonal, j) - 2 * smo_entry(smo, row_i, j);
+    const double curve = bend > floor ? bend : floor;
+    const double t = smo_move(smo, i, j, rate - (smo->F[j] + smo_down(smo, w)), curve, bend > floor, &earlier);
     if (!(t > 0))
         return DUAL_STALLED;
     update(smo, smo->rows.stretches, row_i, row_j, t, &earlier);

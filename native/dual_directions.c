@@ -151,7 +151,7 @@ static double length_of_two(const Smo *smo, ptrdiff_t v, ptrdiff_t w, double slo
 }
 
 /* A step along d alone; 0 where nothing can move. */
-static double move_two(Smo *smo, ptrdiff_t i, ptrdiff_t j, double slope, double curve, MercerDirections *earlier)
+static double move_two(Smo *smo, ptrdiff_t i, ptrdiff_t j, double slope, double curve, int bends, MercerDirections *earlier)
 {
     SmoDirections *all = &smo->directions;
     const ptrdiff_t v = smo->variable[i], w = smo->variable[j];
@@ -162,7 +162,7 @@ static double move_two(Smo *smo, ptrdiff_t i, ptrdiff_t j, double slope, double 
         return 0;
     earlier->n = 0;
     const int crawls = smo->job->n_iter >= smo->size && !smo->job->separate;
-    if (crawls && t < most - old_v && t < old_w - least) {
+    if (crawls && bends && t < most - old_v && t < old_w - least) {
         const ptrdiff_t a = hold(smo, i, 1), b = hold(smo, j, 0);
         memset(all->fresh, 0, (size_t)SMO_HELD_UNIT * sizeof(double));
         all->fresh[a] = 1 / sqrt(curve);
@@ -249,7 +249,7 @@ static double move_conjugate(Smo *smo, ptrdiff_t i, ptrdiff_t j, double slope, d
     return t * scale;
 }
 
-double smo_move(Smo *smo, ptrdiff_t i, ptrdiff_t j, double slope, double curve, MercerDirections *earlier)
+double smo_move(Smo *smo, ptrdiff_t i, ptrdiff_t j, double slope, double curve, int bends, MercerDirections *earlier)
 {
     const double trusted = sqrt(smo->dual->table->element == 4 ? FLT_EPSILON : DBL_EPSILON) * curve;
     double left = curve;
@@ -257,9 +257,9 @@ double smo_move(Smo *smo, ptrdiff_t i, ptrdiff_t j, double slope, double curve, 
         earlier->along[e] -= smo_element(smo, earlier->images[e], j);
         left -= earlier->along[e] * earlier->along[e];
     }
-    const double t = earlier->n > 0 && left > trusted ? move_conjugate(smo, i, j, slope, curve, left, earlier) : 0;
+    const double t = earlier->n > 0 && bends && left > trusted ? move_conjugate(smo, i, j, slope, curve, left, earlier) : 0;
     if (t > 0)
         return t;
     smo_end_directions(smo);
-    return move_two(smo, i, j, slope, curve, earlier);
+    return move_two(smo, i, j, slope, curve, bends, earlier);
 }

@@ -108,9 +108,10 @@ void smo_release(Smo *smo);
 
 /* The directions as they are, for the choice of a partner of i. */
 void smo_earlier(const Smo *smo, ptrdiff_t i, MercerDirections *earlier);
-/* Moves βᵢ up and βⱼ down, at a slope and with a curvature, and what else is moved to leave the directions at their minima;
- * `earlier` becomes what the update of F needs beside the step's length. Returns that, 0 where nothing can move. */
-double smo_move(Smo *smo, ptrdiff_t i, ptrdiff_t j, double slope, double curve, MercerDirections *earlier);
+/* Moves βᵢ up and βⱼ down, at a slope and with a curvature, which `bends` tells from what stands for none, and what else is
+ * moved to leave the directions at their minima; `earlier` becomes what the update of F needs beside the step's length.
+ * Returns that, 0 where nothing can move. */
+double smo_move(Smo *smo, ptrdiff_t i, ptrdiff_t j, double slope, double curve, int bends, MercerDirections *earlier);
 /* Brings β up to date. */
 void smo_update_beta(Smo *smo);
 /* The same, and there are no directions: before anything else moves β or the positions. */
