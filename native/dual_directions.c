@@ -188,6 +188,13 @@ static double room(const SmoDirections *all, ptrdiff_t k)
     return by == 0 ? INFINITY : ((by > 0 ? all->upper[k] : all->lower[k]) - all->beta[k]) / by;
 }
 
+/* Whether so many lengths of the step bring a held variable to its bound. */
+static int is_met(const SmoDirections *all, ptrdiff_t k, double t)
+{
+    const double by = all->fresh[k], to = all->beta[k] + t * by;
+    return by != 0 && (room(all, k) <= t || (by > 0 ? to >= all->upper[k] : to <= all->lower[k]));
+}
+
 /* So many times `fresh`, to the bound that is met first, which ends the directions. */
 static void move_to_bound(Smo *smo, double t)
 {
@@ -195,9 +202,7 @@ static void move_to_bound(Smo *smo, double t)
     const ptrdiff_t n_held = all->n_held;
     for (ptrdiff_t k = 0; k < n_held; k++) {
         const double by = all->fresh[k], to = all->beta[k] + t * by;
-        const int up = by > 0 && (room(all, k) <= t || to >= all->upper[k]);
-        const int down = by < 0 && (room(all, k) <= t || to <= all->lower[k]);
-        all->beta[k] = up ? all->upper[k] : down ? all->lower[k] : to;
+        all->beta[k] = !is_met(all, k, t) ? to : by > 0 ? all->upper[k] : all->lower[k];
     }
     smo_end_directions(smo);
     for (ptrdiff_t k = 0; k < n_held; k++)
@@ -222,13 +227,17 @@ static double move_conjugate(Smo *smo, ptrdiff_t i, ptrdiff_t j, double slope, d
     all->fresh[b] -= scale;
     all->moved[a] = all->beta[a] + t * all->fresh[a];
     all->moved[b] = all->beta[b] + t * all->fresh[b];
-    beyond |= room(all, a) <= t || room(all, b) <= t;
+    beyond |= is_met(all, a, t) || is_met(all, b, t);
     if (all->moved[a] == all->beta[a] && all->moved[b] == all->beta[b]) /* rounding leaves nothing of it */
         return 0;
     double most = INFINITY;
-    for (ptrdiff_t k = 0; beyond && k < all->n_held; k++)
+    int meets = 0; /* by rounding of β, too, where room is left */
+    for (ptrdiff_t k = 0; beyond && k < all->n_held; k++) {
         most = room(all, k) < most ? room(all, k) : most;
-    if (most <= t) {
+        meets |= is_met(all, k, t);
+    }
+    if (meets) {
+        most = most < t ? most : t;
         const double alone = length_of_two(smo, v, w, slope, curve);
         if (alone * (slope - 0.5 * alone * curve) > most * (slope / scale - 0.5 * most))
             return 0;
