@@ -74,3 +74,12 @@ def test_ten_thousands_of_steps_and_the_gap_is_what_it_says(dtype, shrinking):
     assert np.all((lower <= beta) & (beta <= upper))
     gap = F[beta < upper].max() - F[beta > lower].min()
     assert gap <= 1e-3 + (1e-3 if dtype == np.float32 else 1e-9)
+
+
+@pytest.mark.parametrize("seed", [34, 39, 101, 105, 175])
+def test_a_variable_that_rounding_brings_to_its_bound_is_there(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-3, 4, size=(1200, 2)).astype(float)  # of 49 kinds, in a space of three dimensions
+    y = X @ [1, 0.5] + rng.normal(size=len(X)) > 0
+    model = SVC(kernel="poly", degree=2, C=300.0, tol=1e-2, max_iter=300_000).fit(X, y)
+    assert model.converged_.all()  # not stalled with a variable beyond its bound
