@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 import sklearn.svm
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 
 from mercer import show_versions
 
@@ -218,6 +218,27 @@ def small_cells(runs, repeats):
     return [*cells[:2], f"{ratio:.2f}×" + ("  " if ratio >= 1 else " ✗"), cells[2]]
 
 
+#: A linear kernel on samples that nobody scaled, where steps crawl: a title, C, and where they are from.
+UNSCALED = (
+    ("breast cancer", 1.0, load_breast_cancer),
+    ("breast cancer", 100.0, load_breast_cancer),
+    ("wine", 100.0, load_wine),
+)
+
+
+def unscaled(own):
+    """Fits by a linear kernel of samples as they come, once: LIBSVM takes up to a hundred million steps."""
+    rows = []
+    for title, at, read in UNSCALED:
+        X, y = read(return_X_y=True)
+        models = [new(kernel="linear", C=at, cache_size=2000) for new in (own, sklearn.svm.SVC)]
+        took = [_timing.seconds_of(lambda m=model, X=X, y=y: m.fit(X, y)) for model in models]
+        steps = [f"{np.sum(model.n_iter_)}" for model in models]
+        rows.append([f"{title}, C = {at:g}", *map(short, took), f"{took[1] / took[0]:.0f}×", *steps])
+    print("\nLinear kernel, samples as they come: seconds of a fit, and its iterations")
+    _timing.table(["", "mercer", "sklearn", "ratio", "iterations", "sklearn"], rows)
+
+
 def precisions(own, problem, repeats):
     """One line of mercer's times on float64 and on float32 inputs."""
     inputs = {
@@ -281,6 +302,8 @@ def main():
         print_optima(found)
         summary(found)
     small(given.own, 20 if given.quick else 300)
+    if not given.quick:
+        unscaled(own)
     if rows:
         print(f"\nmercer's float64 and float32 inputs, medians of {repeats} interleaved repeats, seconds")
         kinds = ["float64", "float32", "ratio"]

@@ -83,3 +83,21 @@ def test_a_variable_that_rounding_brings_to_its_bound_is_there(seed):
     y = X @ [1, 0.5] + rng.normal(size=len(X)) > 0
     model = SVC(kernel="poly", degree=2, C=300.0, tol=1e-2, max_iter=300_000).fit(X, y)
     assert model.converged_.all()  # not stalled with a variable beyond its bound
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    rng = np.random.default_rng(0)
+    X = 100 * rng.normal(size=(7000, 4))
+    y = X[:, 0] + 50 * rng.normal(size=len(X)) > 0
+    parts = [np.flatnonzero(~y), np.flatnonzero(y)]
+    one, job = np.ones((1, len(X))), DualJob((0, 1), (1, 2), (1.0, -1.0))
+    found = []
+    for n_threads in (1, 2, 3):
+        samples = DualSamples(Linear(), X, parts, n_threads=n_threads)
+        options = {"tol": 1e-3, "max_iter": 12_000, "shrinking": False, "fields": True}
+        outcome = samples.solve([job], one, 0 * one, one, **options)
+        assert outcome.n_iter[0] == 12_000  # directions begin after 7000
+        found.append((outcome.betas, outcome.fields))
+    for betas, fields in found[1:]:
+        np.testing.assert_array_equal(betas, found[0][0])
+        np.testing.assert_array_equal(fields, found[0][1])
