@@ -16,7 +16,6 @@
  * for the two of a step and for those that come to a bound, and for all when the directions end.
  */
 #include <float.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "dual_state.h"
