@@ -12,7 +12,8 @@ from scipy import sparse
 
 from mercer._native import DUAL_JOB, dual_fill, dual_jobs, dual_layout, dual_place
 from mercer.kernels import RBF, FunctionKernel, Laplacian, Linear, Polynomial, Precomputed
-from mercer.solvers.dual import STATUS, DualJob, DualSamples
+from mercer.solvers.dual import DualSamples
+from mercer.solvers.dual_layout import STATUS, DualJob
 
 PAIR = DualJob((0, 1), (1, 2), (1.0, -1.0))
 
@@ -232,7 +233,7 @@ def test_a_matrix_that_is_held_for_few_samples_of_many_groups_changes_no_answer(
     pairs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)) for a in range(4) for b in range(a + 1, 4)]
     assert DualSamples(kernel, X, groups_of(y))._layout(np.dtype(np.float64)).run is None
     held = solve(kernel, stored(X), y, 2.0, 1e-9, jobs=pairs, fields=True)
-    monkeypatch.setattr("mercer.solvers.dual._HELD_UP_TO", 0)
+    monkeypatch.setattr("mercer.solvers.dual_layout._HELD_UP_TO", 0)
     by_rows = solve(kernel, stored(X), y, 2.0, 1e-9, jobs=pairs, fields=True)
     np.testing.assert_allclose(held.objective, by_rows.objective, rtol=1e-9)
     np.testing.assert_allclose(held.fields, by_rows.fields, atol=1e-7)  # of 2 · 90 entries; tol is 1e-9

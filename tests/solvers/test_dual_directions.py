@@ -6,7 +6,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from mercer import SVC, SVR
 from mercer.kernels import RBF, Linear
-from mercer.solvers.dual import STATUS, DualJob, DualSamples
+from mercer.solvers.dual import DualSamples
+from mercer.solvers.dual_layout import STATUS, DualJob
 
 
 def primal_of(X, sign, w, b, C):

@@ -9,7 +9,7 @@ from .._arrays import available_memory
 from ..gram import Gram
 from ..kernels.prepared import take_rows
 from ..solvers.crammer_singer import crammer_singer
-from ..solvers.dual import STATUS
+from ..solvers.dual_layout import STATUS
 from ._machines import Machines
 
 __all__ = ["all_at_once"]

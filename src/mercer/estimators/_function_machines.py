@@ -5,7 +5,7 @@ Place on the way: ``solvers`` → ``_machines`` → **function machines** → ``
 
 import numpy as np
 
-from ..solvers.dual import DualJob
+from ..solvers.dual_layout import DualJob
 from ._machines import Machines, reached
 from ._warm import first_come, start_nu_regression, start_regression, start_sum
 

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from .._native import dual_fill
-from ..solvers.dual import DualJob, spans, split
+from ..solvers.dual_layout import DualJob, spans, split
 from ._warm import start_c, start_nu
 
 _BY_PROBLEM = (

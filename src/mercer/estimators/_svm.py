@@ -21,7 +21,8 @@ from ..kernels.dot_product import Linear
 from ..kernels.names import from_name, variance_of
 from ..kernels.precomputed import FunctionKernel, Precomputed
 from ..kernels.prepared import n_rows
-from ..solvers.dual import STATUS, DualSamples
+from ..solvers.dual import DualSamples
+from ..solvers.dual_layout import STATUS
 from ._base import KernelEstimator, check_flag, check_number, own_rows
 from ._canonical import canonical_rows, weighted_variance
 from ._expansion import Expansion

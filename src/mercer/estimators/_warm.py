@@ -8,7 +8,7 @@ Any feasible start leads to the optimum; where signs, boxes or sums do not fit, 
 import numpy as np
 
 from .._native import dual_fill
-from ..solvers.dual import split
+from ..solvers.dual_layout import split
 
 __all__ = ["first_come", "start_c", "start_nu", "start_nu_regression", "start_regression", "start_sum"]
 

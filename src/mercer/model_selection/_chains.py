@@ -13,7 +13,8 @@ from itertools import combinations, compress
 
 import numpy as np
 
-from ..solvers.dual import STATUS, DualJob, DualSamples
+from ..solvers.dual import DualSamples
+from ..solvers.dual_layout import STATUS, DualJob
 from ..solvers.faces import Rows, face_steps, newton_on_faces
 
 __all__ = ["Chain", "Gram", "Pairs", "Reached"]
@@ -189,20 +190,14 @@ class Chain:
         samples, matrix, _ = held
         self.dtype = matrix.dtype
         self.problems = samples.problems(self.pairs.jobs, matrix.dtype)
-        self.spans = [
-            slice(start, start + n)
-            for start, n in zip(self.problems.offsets, self.problems.lengths, strict=True)
-        ]
+        self.spans = self.problems.spans
         self.rows = [Rows(matrix, self.problems.ranges(index)) for index in range(len(self.spans))]
-        self.linear = self._placed(self.problems.signs)
+        self.linear = self.problems.by_variable(self.problems.signs)
         most = self.problems.signs * self.weights[self.problems.samples]
-        self.least, self.most = self._placed(np.minimum(most, 0.0)), self._placed(np.maximum(most, 0.0))
-
-    def _placed(self, values):
-        """By variable what is given by sample of the pairs."""
-        out = np.zeros(self.problems.size)
-        out[self.problems.taken] = values
-        return out
+        self.least, self.most = (
+            self.problems.by_variable(np.minimum(most, 0.0)),
+            self.problems.by_variable(np.maximum(most, 0.0)),
+        )
 
     def advance(self, C):
         """Go on to C, which is larger than the one before.
@@ -243,7 +238,7 @@ class Chain:
         """Read from a float64 matrix from now on."""
         beta = self.beta[self.problems.taken]
         self._read_from(self.gram.held(self.check, np.dtype(np.float64)))
-        self.beta, self.F = self._placed(beta), self.linear.copy()
+        self.beta, self.F = self.problems.by_variable(beta), self.linear.copy()
         for rows, span in zip(self.rows, self.spans, strict=True):
             used = np.flatnonzero(self.beta[span])
             self.F[span] -= rows.product(used, self.beta[span][used])

@@ -1,33 +1,24 @@
-"""Duals of support vector machines: samples in the solver's layout, and problems over them.
+"""Duals of support vector machines: samples, and how problems over them are solved.
 
 Place on the way: kernel expression → ``gram`` → **solvers** → ``estimators``. ``native/dual.c`` iterates;
-here are the layout, the precision of the kernel's rows, and what comes back by sample.
-
-Every problem is, in signed variables β = yα,
-
-    minimise ½βᵀKβ − cᵀβ + ε Σ|βᵢ|   over   l ≤ β ≤ u   with Σβ as it is at the start,
-
-the sum over all variables, or over each of two ranges by itself (ν-machines). K may be anything symmetric;
-where it is not positive semidefinite a step treats a negative curvature as a tiny one, as LIBSVM does.
+``dual_layout`` says what a problem is. Here are the precision of the kernel's rows, and Newton steps over
+faces (``faces``) for problems that pairwise steps crawl through.
 """
 
-import weakref
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from .. import _native
-from .._arrays import available_memory, check_output
+from .._arrays import available_memory
 from .._threads import n_threads as count_threads
 from ..kernels.precomputed import Precomputed
-from ..kernels.prepared import cast_side, sides, single_side, take_rows
-from ..kernels.program import LeafKind
+from ..kernels.prepared import sides, single_side, take_rows
+from .dual_layout import STATUS, DualLayout, DualProblems
+from .faces import FEW_ROUNDS, face_steps, newton_on_faces
 
-__all__ = ["DualJob", "DualOutcome", "DualProblems", "DualSamples", "STATUS", "spans", "split"]
-
-#: What a problem's ``status`` means.
-STATUS = ("converged", "capped", "stalled", "not finite", "no memory", "stopped", "inseparable")
+__all__ = ["DualSamples"]
 
 # Up to so many samples float64 rows cost nothing that one would notice.
 _DOUBLE_UP_TO = 1000
@@ -35,101 +26,15 @@ _DOUBLE_UP_TO = 1000
 _PROBE = 48
 # By float32 rows the gap is driven so much further, so that the true one is below `tol`, too.
 _CLOSER = 0.8
-# Rows of a matrix that are put in order at a time.
-_STRIP = 512
-# Pairs of so many groups ask for most entries, row by row, and of so few samples they are computed at once in
-# less time: fits of three or of ten classes of 100 rows take 0.9 of it.
-_HELD_FROM, _HELD_UP_TO = 3, 256
-# Below so many pairs of samples a second thread costs more than it brings.
-_PARALLEL_FROM = 3e5
-
-
-class DualJob(NamedTuple):
-    """One problem.
-
-    Attributes
-    ----------
-    first : tuple of int
-        Groups ``first[0]`` to ``first[1]`` (exclusive) are its variables, in the order of the groups' rows.
-    second : tuple of int or None
-        A second range of groups, whose variables follow. It may be the first one again.
-    signs : tuple of float
-        For each range 1, or −1 where c, l and u stand for −c, −u and −l.
-    set : int
-        The row of c, l and u that it reads.
-    separate : bool
-        Each range keeps its own sum.
-    epsilon : float
-        ε.
-    """
-
-    first: tuple
-    second: tuple | None = None
-    signs: tuple = (1.0, 1.0)
-    set: int = 0
-    separate: bool = False
-    epsilon: float = 0.0
-
-
-@dataclass(frozen=True)
-class DualOutcome:
-    """What the solver reached, by problem.
-
-    Attributes
-    ----------
-    betas : ndarray
-        β of one problem after another, by its groups' samples.
-    fields : ndarray or None
-        F = c − Kβ likewise, if asked for, also where the box is [0, 0]: c − F + bias is the decision of
-        a sample that took no part.
-    ends : ndarray of int of shape (p,)
-        Where each problem's samples end.
-    bias : ndarray of shape (p, 2)
-        The mean of the decision's offset over the variables that are free; where none is, the middle of what
-        the others allow. By range where sums are separate, else in the first column.
-    least, most : ndarray of shape (p, 2)
-        Ends of the interval that the offset may lie in: most ≤ b ≤ least at the optimum.
-    objective : ndarray of shape (p,)
-        ½βᵀKβ − cᵀβ + ε Σ|βᵢ|.
-    gap : ndarray of shape (p,)
-        By how much the steepest upward rate exceeds a downward one: the violation of the KKT conditions.
-    bound : ndarray of shape (p,)
-        For a problem with an infinite bound the largest margin that β allows; else infinity.
-    n_iter : ndarray of shape (p,)
-    status : ndarray of shape (p,)
-        Indices of `STATUS`.
-    n_rows : ndarray of shape (p,)
-        Rows of the kernel matrix that were computed.
-    samples : ndarray of int
-        Which of all samples each β is of.
-    rows : str
-        The precision of the rows: "float32", "float64", or "float32, float64".
-    """
-
-    betas: np.ndarray
-    fields: np.ndarray | None
-    ends: np.ndarray
-    bias: np.ndarray
-    least: np.ndarray
-    most: np.ndarray
-    objective: np.ndarray
-    gap: np.ndarray
-    bound: np.ndarray
-    n_iter: np.ndarray
-    status: np.ndarray
-    n_rows: np.ndarray
-    samples: np.ndarray
-    rows: str
-
-    @property
-    def beta(self):
-        """`betas` by problem, a list of views."""
-        return split(self.betas, self.ends)
-
-    @property
-    def field(self):
-        """`fields` likewise."""
-        return split(self.fields, self.ends)
+# SMO steps for each variable before steps over faces are tried, and how many at least; then as many as
+# before. Fits of scaled samples at C = 10 take 0.1 to 3 for each.
+_PATIENCE, _LEAST_PATIENCE = 8, 4000
+# Steps over faces are begun where a few rounds cost no more than the SMO steps before, and may cost so many
+# times that.
+_FACES_FOR = 4
+# So many more than twice the free variables may be free later on.
+_MORE_FREE = 64
+_CAPPED = STATUS.index("capped")
 
 
 class DualSamples:
@@ -163,7 +68,7 @@ class DualSamples:
 
     def _layout(self, dtype):
         if dtype not in self._layouts:
-            self._layouts[dtype] = _Layout(self, dtype)
+            self._layouts[dtype] = DualLayout(self, dtype)
         return self._layouts[dtype]
 
     def matrix(self):
@@ -280,55 +185,18 @@ class DualSamples:
             max_iter = max(10_000_000, 100 * n)
         if cache_bytes is None:
             cache_bytes = 0.5 * available_memory()
-        options = (tol, max_iter, cache_bytes, shrinking, fields, on_step)
-        box = linear, lower, upper
-        if dtype is not None or n <= _DOUBLE_UP_TO:
-            layout = self._layout(np.dtype(np.float64 if dtype is None else dtype))
-            return layout.outcome(jobs, box, start, *options, cancels=cancels)
-        rounding = self.rounding()
-        if 8 * rounding > tol:
-            layout = self._layout(np.dtype(np.float64))
-            return layout.outcome(jobs, box, start, *options, cancels=cancels)
-        single = self._layout(np.dtype(np.float32))
-        outcome = single.outcome(jobs, box, start, _CLOSER * tol, *options[1:], cancels=cancels)
-        return self._made_sure(outcome, rounding, jobs, box, options)
-
-    def _made_sure(self, outcome, rounding, jobs, box, options):
-        """Go on in float64 with problems whose gradient float32 rows may have put off by a part of `tol`.
-
-        Errors of the entries are independent: the largest of K β is about the largest of theirs times |β|₂.
-        """
+        options = {"cache_bytes": cache_bytes, "shrinking": shrinking, "fields": fields, "on_step": on_step}
+        course = _Course(self, jobs, (linear, lower, upper), max_iter, options)
+        start = {"start": start, "cancels": cancels}
+        if dtype is not None or n <= _DOUBLE_UP_TO or 8 * self.rounding() > tol:
+            course.run(np.dtype(dtype or np.float64), tol, **start)
+            return course.outcome
+        course.run(np.dtype(np.float32), _CLOSER * tol, **start)
         # no BLAS, whose threads would wake up for it
-        noise = rounding * np.sqrt([np.square(beta).sum() for beta in outcome.beta])
-        short = outcome.status == STATUS.index("stalled")
-        capped = outcome.status == STATUS.index("capped")
-        again = np.flatnonzero(((noise > options[0] / 2) | short) & ~capped)
-        if not again.size:
-            return outcome
-        double = self._layout(np.dtype(np.float64))
-        here = np.repeat(np.isin(np.arange(len(jobs)), again), np.diff(outcome.ends, prepend=0))
-        better = double.outcome([jobs[index] for index in again], box, outcome.betas[here], *options)
-        for name in ("bias", "least", "most", "objective", "gap", "bound", "status"):
-            getattr(outcome, name)[again] = getattr(better, name)
-        outcome.betas[here] = better.betas
-        if outcome.fields is not None:
-            outcome.fields[here] = better.fields
-        outcome.n_iter[again] += better.n_iter
-        outcome.n_rows[again] += better.n_rows
-        return replace(outcome, rows="float32, float64")
-
-
-def split(values, ends):
-    """Views of the parts of an array that end there."""
-    ends = ends.tolist()
-    return [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-
-def spans(firsts, counts):
-    """Ranges of integers, one after another: so many from each first one on."""
-    counts = counts.ravel()
-    ends = counts.cumsum()
-    return np.arange(ends[-1]) + (firsts.ravel() - ends + counts).repeat(counts)
+        sizes = np.sqrt([np.square(beta).sum() for beta in course.outcome.beta])
+        # Errors of the entries are independent: the largest of K β is about the largest of theirs times |β|₂.
+        course.make_sure(self.rounding() * sizes, tol)
+        return course.outcome
 
 
 def _least_rounding(scale):
@@ -336,158 +204,175 @@ def _least_rounding(scale):
     return float(np.finfo(np.float32).eps * scale) if 1e-30 < scale < 1e30 or scale == 0 else np.inf
 
 
-class _Layout:
-    """The samples' places, and their kernel rows, in one dtype."""
-
-    def __init__(self, samples, dtype):
-        self.samples, self.dtype = weakref.proxy(samples), dtype  # which owns this: no cycle
-        self.unit, step = _native.dual_units(dtype)
-        rows = np.concatenate(samples._groups)
-        self.offsets = np.concatenate([[0], samples.sizes.cumsum()])
-        self.starts, self.places, self.order = _native.dual_layout(rows, self.offsets, self.unit)
-        self.n = len(self.order)
-        self.run, self.matrix = None, None
-        program = samples.program
-        if program.block_leaves:
-            check_output(self.n, self.n + step, dtype)
-            self.matrix = np.zeros((self.n, self.n + step), dtype)
-            K = samples.matrix()
-            for start in range(0, self.n, _STRIP):
-                rows = slice(start, start + _STRIP)
-                self.matrix[rows, : self.n] = K[self.order[rows]][:, self.order]
-            self.diagonal = self.matrix.diagonal().copy()
-        elif dtype == np.float64 and len(samples.sizes) >= _HELD_FROM and self.n <= _HELD_UP_TO:
-            self._hold_few(program, step)
-        else:
-            side, _ = sides(program, take_rows(samples._X, self.order))
-            side = single_side(program, side) if dtype == np.float32 else cast_side(side, dtype)
-            cancels = 0.0 if dtype == np.float32 else None
-            self.run = _native.dual_run(program, side, dtype, samples.n_threads, cancels)
-            self.diagonal = self._diagonal(program)
-
-    def _hold_few(self, program, step):
-        """Have the whole matrix of few samples, whose places are most of them of no use: 0 there."""
-        rows = np.concatenate(self.samples._groups)
-        side = cast_side(sides(program, take_rows(self.samples._X, rows))[0], self.dtype)
-        K = np.empty((len(rows), len(rows)))
-        _native.gram(program, side, side, K, symmetric=True, n_threads=1)
-        self.matrix = np.zeros((self.n, self.n + step))
-        self.matrix[self.places[:, None], self.places] = K
-        self.diagonal = self.matrix.diagonal().copy()
-
-    def hold(self, n_threads, on_step=None):
-        """Have the whole matrix in place of the run."""
-        samples, (_, step) = self.samples, _native.dual_units(self.dtype)
-        matrix = _native.empty((self.n, self.n + step), self.dtype, n_threads)
-        side = cast_side(sides(samples.program, take_rows(samples._X, self.order))[0], np.dtype(np.float64))
-        whole = matrix[:, : self.n]
-        _native.gram(samples.program, side, side, whole, symmetric=True, n_threads=n_threads, on_step=on_step)
-        matrix[:, self.n :] = 0  # after what can be interrupted: it touches every page
-        self.run, self.matrix, self.diagonal = None, matrix, matrix.diagonal().copy()
-
-    def _diagonal(self, program):
-        """k(x, x), without a look at each where it is the same for all."""
-        same = not program.vecs and all(leaf.kind != LeafKind.DOT for leaf in program.leaves)
-        diagonal = np.empty(1 if same else self.n, self.dtype)
-        _native.dual_diagonal(self.run, diagonal, 1 if same else self.samples.n_threads)
-        return np.full(self.n, diagonal[0]) if same else diagonal
-
-    def outcome(
-        self, jobs, box, start, tol, max_iter, cache_bytes, shrinking, fields, on_step, *, cancels=False
-    ):  # fmt: skip
-        """The `DualOutcome` of problems by sample."""
-        problems = DualProblems(self, jobs)
-        beta = np.zeros(problems.size)
-        field = np.empty(problems.size) if fields else None
-        if start is not None:
-            beta[problems.taken] = start
-        options = {"cache_bytes": cache_bytes, "shrinking": shrinking, "on_step": on_step}
-        table = problems.solve(
-            *problems.placed(*box),
-            beta,
-            field,
-            started=start is not None and not cancels,
-            tol=tol,
-            max_iter=max_iter,
-            **options,
-        )
-        names = ("bias", "least", "most", "objective", "gap", "bound", "n_iter", "status", "n_rows")
-        return DualOutcome(
-            betas=beta[problems.taken],
-            fields=None if field is None else field[problems.taken],
-            ends=problems.ends,
-            rows=self.dtype.type.__name__,
-            samples=problems.samples,
-            **{name: table[name] for name in names},
-        )
-
-
-class DualProblems:
-    """Problems as native/dual.c has them: arrays are by variable, one problem after another.
-
-    In between there are variables that stand for no sample: their box is [0, 0].
+class _Course:
+    """Problems on their way to the optimum.
 
     Parameters
     ----------
-    layout : _Layout
+    samples : DualSamples
     jobs : list of DualJob
+    box : tuple of ndarray
+        c, l and u by sample.
+    max_iter : int
+        SMO steps of each problem at most.
+    options : dict
+        For `DualLayout.outcome`.
 
     Attributes
     ----------
-    size : int
-        Variables.
-    offsets, lengths : ndarray of shape (p,)
-        Where each problem begins, and how many variables it has.
-    taken, ends : ndarray of int
-        Variables that stand for samples, problem by problem; and where each problem's end among them.
-    samples, signs, sets : ndarray
-        By `taken`: the sample in the order of the groups, the sign of its range, and the problem's set.
+    outcome : DualOutcome
+        As far as they have come.
+    double : ndarray of bool
+        Those whose last steps had rows of float64.
     """
 
-    def __init__(self, layout, jobs):
-        self._layout = layout
-        found = _native.dual_jobs(jobs, layout.starts, layout.offsets, layout.places)
-        self._table, self.ends, self.taken, self.samples, self.signs, self.sets = found
-        self.offsets, self.lengths = self._table["offset"], self._table["length"].sum(axis=1)
-        self.size = int(self.lengths.sum())
+    def __init__(self, samples, jobs, box, max_iter, options):
+        self.samples, self.jobs, self.box, self.max_iter, self.options = samples, jobs, box, max_iter, options
+        self.outcome, self.double = None, np.zeros(len(jobs), bool)
+        sizes = samples.sizes.tolist()
+        longest = max(
+            sum(sum(sizes[slice(*part)]) for part in (job.first, job.second or (0, 0))) for job in jobs
+        )
+        self.patience = min(max_iter, max(_LEAST_PATIENCE, _PATIENCE * longest))
 
-    def ranges(self, index):
-        """Where the variables of a problem are in the kernel matrix."""
-        job = self._table[index]
-        return [slice(start, start + n) for start, n in zip(job["start"], job["length"], strict=True) if n]
+    def run(self, dtype, tol, which=None, **start):
+        """SMO with rows of a dtype, and steps over faces where it crawls.
 
-    def placed(self, linear, lower, upper):
-        """c, l and u (n_sets, n) of samples, by variable."""
-        out = np.zeros((3, self.size))
-        _native.dual_place(linear, lower, upper, self.taken, self.samples, self.signs, self.sets, out)
-        return out
+        Parameters
+        ----------
+        dtype : dtype
+        tol : float
+            The gap to be reached.
+        which : ndarray of int or None
+            Problems to go on with; None are all, from their **start.
+        """
+        spent = self.patience
+        if which is None:
+            which, layout = np.arange(len(self.jobs)), self.samples._layout(dtype)
+            self.outcome = layout.outcome(
+                self.jobs, self.box, tol=tol, max_iter=spent, **start, **self.options
+            )
+            self.double[:] = dtype == np.float64
+        else:
+            self._go_on(which, dtype, tol, spent)
+        while spent < self.max_iter:
+            capped = which[self.outcome.status[which] == _CAPPED]
+            if not capped.size:
+                break
+            there = self._over_faces(capped, tol, spent)
+            more = min(spent, self.max_iter - spent)
+            # float32 rows would put off the gradient at what is an optimum of float64's
+            self._go_on(capped[there], np.dtype(np.float64), tol, more)
+            self._go_on(capped[~there], dtype, tol, more)
+            spent += more
 
-    def solve(
-        self, linear, lower, upper, beta, field, *, which=None, started=False, tol, max_iter, cache_bytes,
-        shrinking, on_step,
-    ):  # fmt: skip
-        """Solve problems, by default all; beta (size,) and field, which may be linear, get the solution.
+    def make_sure(self, noise, tol):
+        """Go on in float64 with problems whose gradient float32 rows may have put off by a part of `tol`."""
+        status = self.outcome.status
+        short = (noise > tol / 2) | (status == STATUS.index("stalled"))
+        again = np.flatnonzero(short & (status != _CAPPED) & ~self.double)
+        if again.size:
+            self.run(np.dtype(np.float64), tol, again)
 
-        Unless `started`, K times the beta that is given is 0.
+    def _of(self, which):
+        """Which of all β are those of some problems."""
+        ends = self.outcome.ends
+        return np.repeat(np.isin(np.arange(len(ends)), which), np.diff(ends, prepend=0))
+
+    def _go_on(self, which, dtype, tol, max_iter):
+        """SMO from β of some problems."""
+        if not which.size:
+            return
+        outcome, here, jobs = self.outcome, self._of(which), [self.jobs[index] for index in which]
+        start = outcome.betas[here]
+        better = self.samples._layout(dtype).outcome(
+            jobs, self.box, tol=tol, max_iter=max_iter, start=start, **self.options
+        )
+        for name in ("bias", "least", "most", "objective", "gap", "bound", "status"):
+            getattr(outcome, name)[which] = getattr(better, name)
+        outcome.betas[here] = better.betas
+        if outcome.fields is not None:
+            outcome.fields[here] = better.fields
+        outcome.n_iter[which] += better.n_iter
+        outcome.n_rows[which] += better.n_rows
+        if better.rows not in outcome.rows:
+            self.outcome = replace(outcome, rows="float32, float64")
+        self.double[which] = dtype == np.float64
+
+    def _over_faces(self, which, tol, spent):
+        """Newton steps over faces from β of some problems, after so many SMO steps.
 
         Returns
         -------
-        ndarray of `_native.DUAL_JOB`
-            Results of the problems.
+        ndarray of bool
+            By problem, whether the gap is at most `tol`, but for rounding.
         """
-        layout = self._layout
-        lengths, table = self.lengths, self._table
-        if which is not None:
-            lengths, table = lengths[which], table[which]
-        # the long ones first, so that threads end together
-        order = np.argsort(-lengths, kind="stable")
-        table = table[order]
-        table["started"] = started
-        threads = 1 if (lengths * lengths).sum() < _PARALLEL_FROM else layout.samples.n_threads
-        _native.dual(
-            layout.run, layout.matrix, layout.diagonal, linear, lower, upper, table, beta, field,
-            tol, max_iter, cache_bytes, shrinking, on_step, threads,
-        )  # fmt: skip
-        found = np.empty_like(table)
-        found[order] = table
-        return found
+        layout = self.samples._layout(np.dtype(np.float64))
+        problems = DualProblems(layout, [self.jobs[index] for index in which])
+        here, there = self._of(which), np.zeros(len(which), bool)
+        beta = problems.by_variable(self.outcome.betas[here])
+        box = problems.placed(*self.box)
+        for k, (index, span) in enumerate(zip(which, problems.spans, strict=True)):
+            ranges = problems.ranges(k)
+            there[k] = self._over_faces_of(index, layout, ranges, beta[span], *box[:, span], tol, spent)
+        self.outcome.betas[here] = beta[problems.taken]
+        return there
+
+    def _over_faces_of(self, index, layout, ranges, beta, linear, lower, upper, tol, spent):
+        """The same for one problem, whose arrays by variable these are; β is changed in place."""
+        job, on_step, sums = self.jobs[index], self.options["on_step"], None
+        n_free = np.count_nonzero((beta > lower) & (beta < upper) & ((beta != 0) | (job.epsilon == 0)))
+        few = face_steps(n_free, len(beta))
+        if few > spent:
+            return False
+        if job.separate:
+            if np.array_equal(*(layout.order[part] for part in ranges)):
+                _gather(beta, upper)
+            ends = np.cumsum([part.stop - part.start for part in ranges])
+            sums = [slice(end - part.stop + part.start, end) for end, part in zip(ends, ranges, strict=True)]
+        rows, used = layout.rows(ranges), np.flatnonzero(beta)
+        F, new = linear - rows.product(used, beta[used]), beta.copy()
+        before = _objective(beta, F, linear, job.epsilon)
+        there = newton_on_faces(
+            rows,
+            F,
+            new,
+            lower,
+            upper,
+            tol,
+            rounds=FEW_ROUNDS * _FACES_FOR * spent // few,
+            check=None if on_step is None else partial(on_step, 0, self.outcome.gap[index]),
+            sums=sums,
+            epsilon=job.epsilon,
+            most_free=2 * n_free + _MORE_FREE,
+            n_threads=self.samples.n_threads,
+        )
+        # not so where numbers left the range
+        if not _objective(new, F, linear, job.epsilon) <= before:
+            return False
+        beta[...] = new
+        return there
+
+
+def _gather(beta, upper):
+    """Let as few samples as can be have two variables, 0 ≤ β₁ and β₂ ≤ 0, that are not 0; changes β.
+
+    What both have in common may pass from one sample to another: K β and the sums stay. Rows of K of
+    variables of one sample are the same, so that a face on which both are free is flat.
+    """
+    up, down = beta.reshape(2, -1)
+    both = np.minimum(up, -down)
+    total = both.sum()
+    up -= both
+    down += both
+    room = upper[: len(up)] - np.maximum(up, -down)
+    order = np.argsort(-room, kind="stable")
+    before = np.cumsum(room[order]) - room[order]
+    both[order] = np.clip(total - before, 0.0, room[order])
+    up += both
+    down -= both
+
+
+def _objective(beta, F, linear, epsilon):
+    """½βᵀKβ − cᵀβ + ε Σ|βᵢ|, from F = c − Kβ."""
+    return epsilon * np.abs(beta).sum() - 0.5 * (beta @ (F + linear))

@@ -1,6 +1,6 @@
 """Newton steps over the free variables of a dual problem, also where pairwise steps crawl.
 
-Place on the way: ``_native`` → **faces** → ``newton_dual``, ``_chains``.
+Place on the way: ``_native`` → **faces** → ``dual``, ``newton_dual``, ``_chains``.
 
 At a large C a few hundred variables are free and badly conditioned, and SMO moves two of them at a time:
 hundreds of thousands of steps. Here all free variables move together: to the minimum over the face of the
@@ -12,12 +12,17 @@ comes out is feasible and never worse; the native solver looks at it, and goes o
 import numpy as np
 
 from .. import _native
+from ..kernels.program import Side
 
-__all__ = ["Rows", "face_steps", "newton_on_faces"]
+__all__ = ["FEW_ROUNDS", "KernelRows", "Rows", "face_steps", "newton_on_faces"]
 
 # What is added to the diagonal, relative to its largest entry: eigenvalues that rounding of the entries
 # leaves.
 _RIDGES = {np.dtype(np.float32): (1e-7, 1e-5), np.dtype(np.float64): (1e-13, 1e-10)}
+#: Rounds whose cost `face_steps` tells.
+FEW_ROUNDS = 3
+# Of the gap that is to be reached, what a face's own minimum may be off.
+_PART = 0.25
 # Columns of the inverse that are solved for together: the variables nearest to their bounds.
 _BATCH = 16
 
@@ -37,6 +42,7 @@ class Rows:
 
     def __init__(self, matrix, ranges, diagonal=None):
         self.matrix, self.ranges, self.diagonal = matrix, ranges, diagonal
+        self.dtype = matrix.dtype
         self.places = np.concatenate([np.arange(part.start, part.stop) for part in ranges])
 
     def square(self, A):
@@ -58,8 +64,44 @@ class Rows:
         return out
 
 
+class KernelRows:
+    """The same of rows that are computed when they are asked for, in float64.
+
+    Parameters
+    ----------
+    program : Program
+        Without a leaf that is a matrix.
+    side : Side
+        Features of the variables.
+    n_threads : int
+        Changes nothing in the results.
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, program, side, n_threads):
+        self.program, self.side, self.n_threads = program, side, n_threads
+
+    def _some(self, A):
+        features = [None if f is None else f[A] for f in self.side.features]
+        return Side(len(A), features, self.side.vecs[:, A])
+
+    def square(self, A):
+        """As `Rows.square`."""
+        out, some = np.empty((len(A), len(A)), order="F"), self._some(A)
+        _native.gram(self.program, some, some, out, symmetric=True, n_threads=self.n_threads)
+        return out
+
+    def product(self, A, change):
+        """As `Rows.product`."""
+        out = np.empty((self.side.n, 1))
+        change = np.ascontiguousarray(change[:, None])
+        _native.matmul(self.program, self.side, self._some(A), change, out, n_threads=self.n_threads)
+        return out[:, 0]
+
+
 def face_steps(n_free, n):
-    """How many SMO steps over n variables cost about as much as a few rounds over so many free ones."""
+    """How many SMO steps over n variables cost about as much as `FEW_ROUNDS` over so many free ones."""
     # seconds of both, measured at up to 1400 free of 5000
     faces = 5e-3 + 1e-10 * n_free**3 + 8e-9 * n_free * n
     return int(faces / (4e-7 + 6e-10 * n))
@@ -75,12 +117,20 @@ class _Inverse:
         self.gone = np.zeros(len(H), bool)
 
     @classmethod
-    def of(cls, rows, A, dtype, n_threads):
-        """That of K among A, or None if K is not positive definite there but for rounding."""
-        for ridge in _RIDGES[dtype]:
+    def of(cls, rows, A, members, least, n_threads):
+        """That of K among A, or None if K is not positive definite there but for rounding.
+
+        What is added to K's diagonal is `least` or more. Entries of any two variables of one sum (a row of
+        `members`) get the same number more: no step that keeps the sums feels it, and so K need be definite
+        for these steps only.
+        """
+        for ridge in _RIDGES[rows.dtype]:
             H = rows.square(A)
             diagonal = np.einsum("ii->i", H)
-            diagonal += ridge * diagonal.max()
+            scale = diagonal.max()
+            diagonal += max(ridge * scale, least)
+            for part in filter(len, map(np.flatnonzero, members)):
+                H[part[0] : part[-1] + 1, part[0] : part[-1] + 1] += scale
             if not _native.cholesky(H, n_threads):
                 return cls(H, n_threads)
         return None
@@ -130,18 +180,19 @@ class _Inverse:
         return True
 
 
-def _down_the_face(inverse, F, beta, lower, upper, keeps_sum):
-    """Minimise over β within its box, at its sum; variables that meet a bound stay there. Returns β."""
+def _down_the_face(inverse, F, beta, lower, upper, members):
+    """Minimise over β within its box, at its sums; variables that meet a bound stay there. Returns β.
+
+    `members` (q, n) has a 1 for each variable that counts to a sum.
+    """
     beta = beta.copy()
-    x, u = inverse.solve(np.stack([F, np.ones(len(F))], axis=1)).T.copy()
+    x, *U = inverse.solve(np.concatenate([F[None], members]).T).T.copy()
     while True:
-        bias = 0.0
-        if keeps_sum:
-            total = u.sum()
-            if not total > 0:
-                return beta
-            bias = x.sum() / total
-        step = x - bias * u
+        biases, step = _biases(x, U, members), x.copy()
+        if biases is None:
+            return beta
+        for bias, u in zip(biases, U, strict=True):
+            step -= bias * u
         step[inverse.gone] = 0.0
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.where(step > 0, upper - beta, lower - beta) / step
@@ -151,45 +202,88 @@ def _down_the_face(inverse, F, beta, lower, upper, keeps_sum):
             return np.clip(beta + step, lower, upper) if np.isfinite(step).all() else beta
         beta += length * step
         # F on the face is now (1 − length) F + length · bias
-        x *= 1 - length
-        x += (length * bias) * u
+        x -= length * step
         for k in np.flatnonzero(room <= length):
             beta[k] = upper[k] if step[k] > 0 else lower[k]
-            if not inverse.drop(int(k), room, x, u):
+            if not inverse.drop(int(k), room, x, *U):
                 return np.clip(beta, lower, upper)
         if inverse.gone.all():
             return beta
 
 
-def _working_set(F, beta, lower, upper, tol, keeps_sum):
-    """Free variables and those at bounds that ought to move, or None where the gap is at most `tol`."""
-    can_rise, can_fall = beta < upper, beta > lower
-    # Without the sum there is no intercept, whose place 0 takes.
-    most = F[can_rise].max(initial=-np.inf if keeps_sum else 0.0)
-    least = F[can_fall].min(initial=np.inf if keeps_sum else 0.0)
-    if not most - least > tol:
+def _biases(x, U, members):
+    """What is to be taken from F for each sum to stay as it is, or None where digits are lost."""
+    if len(U) == 1:  # as nearly always
+        total = members[0] @ U[0]
+        return [members[0] @ x / total] if total > 0 else None
+    biases = np.zeros(len(U))
+    if len(U):
+        totals = members @ np.array(U).T
+        there = np.flatnonzero(totals.diagonal() > 0)
+        if not there.size:
+            return None
+        biases[there] = np.linalg.solve(totals[np.ix_(there, there)], (members @ x)[there])
+    return biases
+
+
+def _working_set(F, beta, lower, upper, tol, sums, epsilon):
+    """Free variables and those that ought to move, or None where the gap is at most `tol`.
+
+    Returns
+    -------
+    A : ndarray of int
+    rate : ndarray
+        Of A: F, less the slope of the kink on the side where the variable is or is to be, and less what
+        stands for its sum's multiplier.
+    lower, upper : ndarray
+        Of A: their box, which ends at the kink.
+    """
+    up = np.where(beta < upper, F + np.where(beta < 0, epsilon, -epsilon), -np.inf)
+    down = np.where(beta > lower, F + np.where(beta > 0, -epsilon, epsilon), np.inf)
+    free = up == down
+    # Without a sum there is no intercept, whose place 0 takes.
+    bias, met = np.zeros(len(F)), True
+    for part in sums or [slice(None)]:
+        most, least = up[part].max(initial=-np.inf), down[part].min(initial=np.inf)
+        if not sums:
+            most, least = max(most, 0.0), min(least, 0.0)
+        met &= not most - least > tol
+        some = up[part][free[part]]
+        if sums and some.size:
+            bias[part] = some.mean()
+        elif sums:
+            bias[part] = most if np.isinf(least) else least if np.isinf(most) else (most + least) / 2
+    if met:
         return None
-    free = can_rise & can_fall
-    n_free = np.count_nonzero(free)
-    bias = 0.0 if not keeps_sum else F[free].mean() if n_free else (most + least) / 2
-    violation = np.where(can_rise, np.where(can_fall, 0.0, F - bias), np.where(can_fall, bias - F, 0.0))
+    # at the kink both moves may gain
+    rises, falls = up - bias, bias - down
+    violation = np.where(free, 0.0, np.maximum(rises, falls))
     join = np.flatnonzero(violation > tol / 2)
     # most of those that join at once would only leave again
-    limit = max(32, n_free // 8)
+    limit = max(32, np.count_nonzero(free) // 8)
     if len(join) > limit:
         join = join[np.argsort(-violation[join], kind="stable")[:limit]]
     free[join] = True
-    return np.flatnonzero(free)
+    A = np.flatnonzero(free)
+    rate, lower, upper = (np.where(rises >= falls, up, down) - bias)[A], lower[A], upper[A]
+    if epsilon:
+        above = (beta[A] > 0) | ((beta[A] == 0) & (rises[A] >= falls[A]))
+        lower, upper = (
+            np.where(above, np.maximum(lower, 0.0), lower),
+            np.where(above, upper, np.minimum(upper, 0.0)),
+        )
+    return A, rate, lower, upper
 
 
 def newton_on_faces(
-    rows, F, beta, lower, upper, tol, *, rounds=20, check=None, keeps_sum=True, most_free=np.inf, n_threads=1
-):
-    """Bring β of a problem min ½βᵀKβ − cᵀβ, lower ≤ β ≤ upper, at its sum, towards the optimum.
+    rows, F, beta, lower, upper, tol, *, rounds=20, check=None, sums=None, epsilon=0.0, most_free=np.inf,
+    n_threads=1,
+):  # fmt: skip
+    """Bring β of min ½βᵀKβ − cᵀβ + ε Σ|βᵢ|, lower ≤ β ≤ upper, at its sums, towards the optimum.
 
     Parameters
     ----------
-    rows : Rows
+    rows : Rows or KernelRows
         K.
     F : ndarray of shape (n,)
         c − Kβ; changed in place.
@@ -202,8 +296,10 @@ def newton_on_faces(
         At most.
     check : callable or None
         Called between rounds; may raise.
-    keeps_sum : bool
-        Whether Σβ is to stay as it is.
+    sums : list of slice or None
+        Variables whose sums are to stay as they are; None is Σβ.
+    epsilon : float
+        ε.
     most_free : float
         Of so many variables at a time, at most: no further round is begun with more.
     n_threads : int
@@ -218,18 +314,24 @@ def newton_on_faces(
     ----------
     K. Scheinberg, An efficient implementation of an active set method for SVMs, JMLR 7, 2006.
     """
+    sums = [slice(0, len(F))] if sums is None else sums
     for _ in range(rounds):
         if check is not None:
             check()
-        A = _working_set(F, beta, lower, upper, tol, keeps_sum)
-        if A is None:
+        found = _working_set(F, beta, lower, upper, tol, sums, epsilon)
+        if found is None:
             return True
+        A, rate, least, most = found
         if len(A) > most_free:
             return False
-        inverse = _Inverse.of(rows, A, rows.matrix.dtype, n_threads)
+        members = np.array([(A >= part.start) & (A < part.stop) for part in sums], float).reshape(-1, len(A))
+        # Where β moves by as much as it is this puts a rate off by a part of `tol`, and where K is but
+        # rounding β does not rush to its bounds.
+        size = np.abs(beta).max()
+        inverse = _Inverse.of(rows, A, members, _PART * tol / size if size > 0 else 0.0, n_threads)
         if inverse is None:
             return False
-        new = _down_the_face(inverse, F[A], beta[A], lower[A], upper[A], keeps_sum)
+        new = _down_the_face(inverse, rate, beta[A], least, most, members)
         change = new - beta[A]
         moved = np.flatnonzero(change)
         if not moved.size:

@@ -69,7 +69,7 @@ def minimise_duals(problems, K, start, check=None, n_threads=None):
             _TOL * float(np.abs(y[rows]).max()),
             rounds=_ROUNDS,
             check=check,
-            keeps_sum=problems.fit_intercept,
+            sums=None if problems.fit_intercept else [],
             most_free=_MOST_FREE,
             n_threads=count_threads(n_threads),
         )

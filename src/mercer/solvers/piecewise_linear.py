@@ -19,7 +19,8 @@ from .._arrays import check_output
 from ..gram import Gram
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import take_rows
-from .dual import STATUS, DualJob, DualSamples
+from .dual import DualSamples
+from .dual_layout import STATUS, DualJob
 from .outcome import not_finite
 
 __all__ = ["PiecewiseLinearOutcome", "best_intercept", "piecewise_linear"]

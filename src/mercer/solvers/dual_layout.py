@@ -1,0 +1,302 @@
+"""Problems of ``native/dual.c``, and samples and variables where it has them.
+
+Place on the way: ``_native``, ``faces`` → **dual_layout** → ``dual``.
+
+Every problem is, in signed variables β = yα,
+
+    minimise ½βᵀKβ − cᵀβ + ε Σ|βᵢ|   over   l ≤ β ≤ u   with Σβ as it is at the start,
+
+the sum over all variables, or over each of two ranges by itself (ν-machines). K may be anything symmetric;
+where it is not positive semidefinite a step treats a negative curvature as a tiny one, as LIBSVM does.
+"""
+
+import weakref
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import _native
+from .._arrays import check_output
+from ..kernels.prepared import cast_side, sides, single_side, take_rows
+from ..kernels.program import LeafKind
+from .faces import KernelRows, Rows
+
+__all__ = ["STATUS", "DualJob", "DualLayout", "DualOutcome", "DualProblems", "spans", "split"]
+
+#: What a problem's ``status`` means.
+STATUS = ("converged", "capped", "stalled", "not finite", "no memory", "stopped", "inseparable")
+
+# Rows of a matrix that are put in order at a time.
+_STRIP = 512
+# Pairs of so many groups ask for most entries, row by row, and of so few samples they are computed at once in
+# less time: fits of three or of ten classes of 100 rows take 0.9 of it.
+_HELD_FROM, _HELD_UP_TO = 3, 256
+# Below so many pairs of samples a second thread costs more than it brings.
+_PARALLEL_FROM = 3e5
+
+
+class DualJob(NamedTuple):
+    """One problem.
+
+    Attributes
+    ----------
+    first : tuple of int
+        Groups ``first[0]`` to ``first[1]`` (exclusive) are its variables, in the order of the groups' rows.
+    second : tuple of int or None
+        A second range of groups, whose variables follow. It may be the first one again.
+    signs : tuple of float
+        For each range 1, or −1 where c, l and u stand for −c, −u and −l.
+    set : int
+        The row of c, l and u that it reads.
+    separate : bool
+        Each range keeps its own sum.
+    epsilon : float
+        ε.
+    """
+
+    first: tuple
+    second: tuple | None = None
+    signs: tuple = (1.0, 1.0)
+    set: int = 0
+    separate: bool = False
+    epsilon: float = 0.0
+
+
+@dataclass(frozen=True)
+class DualOutcome:
+    """What the solver reached, by problem.
+
+    Attributes
+    ----------
+    betas : ndarray
+        β of one problem after another, by its groups' samples.
+    fields : ndarray or None
+        F = c − Kβ likewise, if asked for, also where the box is [0, 0]: c − F + bias is the decision of
+        a sample that took no part.
+    ends : ndarray of int of shape (p,)
+        Where each problem's samples end.
+    bias : ndarray of shape (p, 2)
+        The mean of the decision's offset over the variables that are free; where none is, the middle of what
+        the others allow. By range where sums are separate, else in the first column.
+    least, most : ndarray of shape (p, 2)
+        Ends of the interval that the offset may lie in: most ≤ b ≤ least at the optimum.
+    objective : ndarray of shape (p,)
+        ½βᵀKβ − cᵀβ + ε Σ|βᵢ|.
+    gap : ndarray of shape (p,)
+        By how much the steepest upward rate exceeds a downward one: the violation of the KKT conditions.
+    bound : ndarray of shape (p,)
+        For a problem with an infinite bound the largest margin that β allows; else infinity.
+    n_iter : ndarray of shape (p,)
+    status : ndarray of shape (p,)
+        Indices of `STATUS`.
+    n_rows : ndarray of shape (p,)
+        Rows of the kernel matrix that were computed.
+    samples : ndarray of int
+        Which of all samples each β is of.
+    rows : str
+        The precision of the rows: "float32", "float64", or "float32, float64".
+    """
+
+    betas: np.ndarray
+    fields: np.ndarray | None
+    ends: np.ndarray
+    bias: np.ndarray
+    least: np.ndarray
+    most: np.ndarray
+    objective: np.ndarray
+    gap: np.ndarray
+    bound: np.ndarray
+    n_iter: np.ndarray
+    status: np.ndarray
+    n_rows: np.ndarray
+    samples: np.ndarray
+    rows: str
+
+    @property
+    def beta(self):
+        """`betas` by problem, a list of views."""
+        return split(self.betas, self.ends)
+
+    @property
+    def field(self):
+        """`fields` likewise."""
+        return split(self.fields, self.ends)
+
+
+def split(values, ends):
+    """Views of the parts of an array that end there."""
+    ends = ends.tolist()
+    return [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def spans(firsts, counts):
+    """Ranges of integers, one after another: so many from each first one on."""
+    counts = counts.ravel()
+    ends = counts.cumsum()
+    return np.arange(ends[-1]) + (firsts.ravel() - ends + counts).repeat(counts)
+
+
+class DualLayout:
+    """The samples' places, and their kernel rows, in one dtype."""
+
+    def __init__(self, samples, dtype):
+        self.samples, self.dtype = weakref.proxy(samples), dtype  # which owns this: no cycle
+        self.unit, step = _native.dual_units(dtype)
+        rows = np.concatenate(samples._groups)
+        self.offsets = np.concatenate([[0], samples.sizes.cumsum()])
+        self.starts, self.places, self.order = _native.dual_layout(rows, self.offsets, self.unit)
+        self.n = len(self.order)
+        self.run, self.matrix = None, None
+        program = samples.program
+        if program.block_leaves:
+            check_output(self.n, self.n + step, dtype)
+            self.matrix = np.zeros((self.n, self.n + step), dtype)
+            K = samples.matrix()
+            for start in range(0, self.n, _STRIP):
+                rows = slice(start, start + _STRIP)
+                self.matrix[rows, : self.n] = K[self.order[rows]][:, self.order]
+            self.diagonal = self.matrix.diagonal().copy()
+        elif dtype == np.float64 and len(samples.sizes) >= _HELD_FROM and self.n <= _HELD_UP_TO:
+            self._hold_few(program, step)
+        else:
+            side, _ = sides(program, take_rows(samples._X, self.order))
+            side = single_side(program, side) if dtype == np.float32 else cast_side(side, dtype)
+            cancels = 0.0 if dtype == np.float32 else None
+            self.run = _native.dual_run(program, side, dtype, samples.n_threads, cancels)
+            self.diagonal = self._diagonal(program)
+
+    def _hold_few(self, program, step):
+        """Have the whole matrix of few samples, whose places are most of them of no use: 0 there."""
+        rows = np.concatenate(self.samples._groups)
+        side = cast_side(sides(program, take_rows(self.samples._X, rows))[0], self.dtype)
+        K = np.empty((len(rows), len(rows)))
+        _native.gram(program, side, side, K, symmetric=True, n_threads=1)
+        self.matrix = np.zeros((self.n, self.n + step))
+        self.matrix[self.places[:, None], self.places] = K
+        self.diagonal = self.matrix.diagonal().copy()
+
+    def rows(self, ranges):
+        """Entries of the kernel among the variables of those places."""
+        if self.matrix is not None:
+            return Rows(self.matrix, ranges)
+        samples = self.samples
+        X = take_rows(samples._X, np.concatenate([self.order[part] for part in ranges]))
+        side = cast_side(sides(samples.program, X)[0], self.dtype)
+        return KernelRows(samples.program, side, samples.n_threads)
+
+    def hold(self, n_threads, on_step=None):
+        """Have the whole matrix in place of the run."""
+        samples, (_, step) = self.samples, _native.dual_units(self.dtype)
+        matrix = _native.empty((self.n, self.n + step), self.dtype, n_threads)
+        side = cast_side(sides(samples.program, take_rows(samples._X, self.order))[0], np.dtype(np.float64))
+        whole = matrix[:, : self.n]
+        _native.gram(samples.program, side, side, whole, symmetric=True, n_threads=n_threads, on_step=on_step)
+        matrix[:, self.n :] = 0  # after what can be interrupted: it touches every page
+        self.run, self.matrix, self.diagonal = None, matrix, matrix.diagonal().copy()
+
+    def _diagonal(self, program):
+        """k(x, x), without a look at each where it is the same for all."""
+        same = not program.vecs and all(leaf.kind != LeafKind.DOT for leaf in program.leaves)
+        diagonal = np.empty(1 if same else self.n, self.dtype)
+        _native.dual_diagonal(self.run, diagonal, 1 if same else self.samples.n_threads)
+        return np.full(self.n, diagonal[0]) if same else diagonal
+
+    def outcome(self, jobs, box, *, start=None, cancels=False, fields=False, **options):
+        """The `DualOutcome` of problems by sample; the parameters are those of `DualSamples.solve`."""
+        problems = DualProblems(self, jobs)
+        beta = np.zeros(problems.size) if start is None else problems.by_variable(start)
+        field = np.empty(problems.size) if fields else None
+        started = start is not None and not cancels
+        table = problems.solve(*problems.placed(*box), beta, field, started=started, **options)
+        names = ("bias", "least", "most", "objective", "gap", "bound", "n_iter", "status", "n_rows")
+        return DualOutcome(
+            betas=beta[problems.taken],
+            fields=None if field is None else field[problems.taken],
+            ends=problems.ends,
+            rows=self.dtype.type.__name__,
+            samples=problems.samples,
+            **{name: table[name] for name in names},
+        )
+
+
+class DualProblems:
+    """Problems as native/dual.c has them: arrays are by variable, one problem after another.
+
+    In between there are variables that stand for no sample: their box is [0, 0].
+
+    Parameters
+    ----------
+    layout : DualLayout
+    jobs : list of DualJob
+
+    Attributes
+    ----------
+    size : int
+        Variables.
+    offsets, lengths : ndarray of shape (p,)
+        Where each problem begins, and how many variables it has.
+    taken, ends : ndarray of int
+        Variables that stand for samples, problem by problem; and where each problem's end among them.
+    samples, signs, sets : ndarray
+        By `taken`: the sample in the order of the groups, the sign of its range, and the problem's set.
+    """
+
+    def __init__(self, layout, jobs):
+        self._layout = layout
+        found = _native.dual_jobs(jobs, layout.starts, layout.offsets, layout.places)
+        self._table, self.ends, self.taken, self.samples, self.signs, self.sets = found
+        self.offsets, self.lengths = self._table["offset"], self._table["length"].sum(axis=1)
+        self.size = int(self.lengths.sum())
+
+    def ranges(self, index):
+        """Where the variables of a problem are in the kernel matrix."""
+        job = self._table[index]
+        return [slice(start, start + n) for start, n in zip(job["start"], job["length"], strict=True) if n]
+
+    @property
+    def spans(self):
+        """Of each problem: where its variables are among those of all."""
+        return [slice(start, start + n) for start, n in zip(self.offsets, self.lengths, strict=True)]
+
+    def by_variable(self, values):
+        """By variable what is given by sample of the problems."""
+        out = np.zeros(self.size)
+        out[self.taken] = values
+        return out
+
+    def placed(self, linear, lower, upper):
+        """c, l and u (n_sets, n) of samples, by variable."""
+        out = np.zeros((3, self.size))
+        _native.dual_place(linear, lower, upper, self.taken, self.samples, self.signs, self.sets, out)
+        return out
+
+    def solve(
+        self, linear, lower, upper, beta, field, *, which=None, started=False, tol, max_iter, cache_bytes,
+        shrinking, on_step,
+    ):  # fmt: skip
+        """Solve problems, by default all; beta (size,) and field, which may be linear, get the solution.
+
+        Unless `started`, K times the beta that is given is 0.
+
+        Returns
+        -------
+        ndarray of `_native.DUAL_JOB`
+            Results of the problems.
+        """
+        layout = self._layout
+        lengths, table = self.lengths, self._table
+        if which is not None:
+            lengths, table = lengths[which], table[which]
+        # the long ones first, so that threads end together
+        order = np.argsort(-lengths, kind="stable")
+        table = table[order]
+        table["started"] = started
+        threads = 1 if (lengths * lengths).sum() < _PARALLEL_FROM else layout.samples.n_threads
+        _native.dual(
+            layout.run, layout.matrix, layout.diagonal, linear, lower, upper, table, beta, field,
+            tol, max_iter, cache_bytes, shrinking, on_step, threads,
+        )  # fmt: skip
+        found = np.empty_like(table)
+        found[order] = table
+        return found
