@@ -262,7 +262,11 @@ def _working_set(F, beta, lower, upper, tol, sums, epsilon):
     # most of those that join at once would only leave again
     limit = max(32, np.count_nonzero(free) // 8)
     if len(join) > limit:
-        join = join[np.argsort(-violation[join], kind="stable")[:limit]]
+        # of those that rise as many as of those that fall: alone neither keeps the sum
+        join = join[np.argsort(-violation[join], kind="stable")]
+        rising = rises[join] >= falls[join]
+        place = np.where(rising, np.cumsum(rising), np.cumsum(~rising))
+        join = join[np.argsort(place, kind="stable")[:limit]]
     free[join] = True
     A = np.flatnonzero(free)
     rate, lower, upper = (np.where(rises >= falls, up, down) - bias)[A], lower[A], upper[A]
