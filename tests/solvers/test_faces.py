@@ -87,7 +87,7 @@ def test_without_the_sum_and_with_a_diagonal(C, rng):
     diagonal = rng.uniform(0, 0.1, size=150)
     beta, F = np.zeros(150), signs.copy()
     rows = Rows(K, [slice(0, 150)], diagonal)
-    assert newton_on_faces(rows, F, beta, lower, upper, 1e-9, rounds=200, sums=[])
+    assert newton_on_faces(rows, F, beta, lower, upper, 1e-9, rounds=200, sums=np.zeros((0, 150)))
     np.testing.assert_allclose(F, signs - K @ beta - diagonal * beta, atol=1e-10)
     assert ((lower <= beta) & (beta <= upper)).all()
     assert F[beta < upper].max(initial=0.0) <= 1e-9

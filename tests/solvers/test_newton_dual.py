@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from mercer.kernels import RBF
-from mercer.losses import Huber, JointSquaredMargin, Logistic, SquaredMargin
+from mercer.losses import Huber, JointSquaredMargin, Logistic, Softmax, SquaredMargin
 from mercer.solvers.held_matrix import low_rank_of
 from mercer.solvers.newton import newton
-from mercer.solvers.newton_dual import minimise_duals
+from mercer.solvers.newton_dual import has_duals, minimise_duals
 from mercer.solvers.newton_problem import Problems
 
 LOSSES = [SquaredMargin(), Huber(delta=0.3)]
@@ -51,8 +51,8 @@ class TestByTheDual:
         options = {"weights": w, "fit_intercept": fit_intercept}
         outcome = solve(K, loss, y, alpha, **options)
         assert outcome.converged.all()
-        problems = Problems(loss, y[:, None], w[:, None], np.array([alpha]), fit_intercept)
-        a = minimise_duals(problems, K, None)[:, 0]
+        problems = Problems(loss, y[:, None], w[:, None], np.array([alpha]), fit_intercept, 1)
+        a = minimise_duals(problems, K, None)[:, 0, 0]
         assert (a[w == 0] == 0).all()
         assert not fit_intercept or abs(a.sum()) <= 1e-12 * np.abs(a).sum()
         proven = dual_value(K, loss, y, alpha, w, a)
@@ -84,8 +84,8 @@ class TestByTheDual:
         K, y, w = problem(loss, rng)
         expected = solve(K, loss, y, 1e-2, weights=w)
         for a in (-1e9 * y, np.ones(len(y)), np.full(len(y), np.nan)):
-            problems = Problems(loss, y[:, None], w[:, None], np.array([1e-2]), True)
-            found = minimise_duals(problems, K, a[:, None])[:, 0]
+            problems = Problems(loss, y[:, None], w[:, None], np.array([1e-2]), True, 1)
+            found = minimise_duals(problems, K, a[:, None, None])[:, 0, 0]
             np.testing.assert_allclose(
                 dual_value(K, loss, y, 1e-2, w, found), expected.objective[0], rtol=1e-9
             )
@@ -107,12 +107,85 @@ class TestByTheDual:
 
     def test_weights_beyond_the_range_are_left_to_newton(self, loss, rng):
         K, y, w = problem(loss, rng)
-        problems = Problems(loss, y[:, None], 1e-320 * w[:, None], np.array([1.0]), True)
+        problems = Problems(loss, y[:, None], 1e-320 * w[:, None], np.array([1.0]), True, 1)
         assert minimise_duals(problems, K, None) is None
 
 
-@pytest.mark.parametrize("loss", [Logistic(), JointSquaredMargin()], ids=str)
+@pytest.mark.parametrize("loss", [Logistic(), Softmax()], ids=str)
 def test_other_costs_have_no_such_dual(loss):
     y = np.ones((3, 1)) if loss.needs == "sign" else np.zeros((3, 1), int)
-    problems = Problems(loss, y, np.ones((3, 1)), np.ones(1), True)
-    assert minimise_duals(problems, np.eye(3), None) is None
+    problems = Problems(loss, y, np.ones((3, 1)), np.ones(1), True, 2)
+    assert not has_duals(problems, np.eye(3))
+
+
+def test_without_a_matrix_there_is_none():
+    problems = Problems(SquaredMargin(), np.ones((3, 1)), np.ones((3, 1)), np.ones(1), True, 1)
+    assert has_duals(problems, np.eye(3))
+    assert not has_duals(problems, None)
+
+
+@pytest.mark.parametrize("order", ["as they come", "one class after the other"])
+@pytest.mark.parametrize("alpha", [1e-2, 1e-5])
+def test_classes_in_any_order(order, alpha, rng):
+    """From 0 on, the first to join have to be of both classes."""
+    K, y, _ = problem(SquaredMargin(), rng, 400)
+    rows = np.argsort(y, kind="stable") if order == "one class after the other" else np.arange(400)
+    outcome = solve(K[np.ix_(rows, rows)], SquaredMargin(), y[rows], alpha, max_iter=3)
+    assert outcome.converged.all()
+
+
+def vectors(rng, n, n_classes=3):
+    X = rng.normal(size=(n, 4))
+    y = np.argmax(X[:, :n_classes] + 0.7 * rng.normal(size=(n, n_classes)), axis=1)
+    return RBF(0.1)(X), y, rng.integers(0, 4, size=n).astype(float)
+
+
+class TestTheJointSquaredMargin:
+    @intercepts
+    @pytest.mark.parametrize("n_classes", [2, 3, 5])
+    @pytest.mark.parametrize("alpha", [1e4, 1.0, 1e-3, 1e-6, 1e-9])
+    @pytest.mark.parametrize("at_once", [10**6, 0])
+    def test_a_dual_value_proves_the_minimum(
+        self, alpha, n_classes, fit_intercept, at_once, rng, monkeypatch
+    ):  # fmt: skip
+        monkeypatch.setattr("mercer.solvers.newton._AT_ONCE", at_once)
+        loss = JointSquaredMargin()
+        K, y, w = vectors(rng, 80, 4)
+        y = y % n_classes if n_classes < 5 else y  # of five one class is not there
+        options = {"weights": w, "fit_intercept": fit_intercept, "n_classes": n_classes}
+        outcome = solve(K, loss, y, alpha, **options)
+        assert outcome.converged.all()
+        a, f = outcome.a[:, 0], outcome.f[:, 0]
+        primal = w @ loss.value(y, f) + alpha * np.einsum("ic,ij,jc->", a, K, a)
+        np.testing.assert_allclose(primal, outcome.objective[0], rtol=1e-9)
+        problems = Problems(loss, y[:, None], w[:, None], np.array([alpha]), fit_intercept, n_classes)
+        proven = minimise_duals(problems, K, outcome.a.reshape(80, 1, -1))[:, 0]
+        assert (proven[w == 0] == 0).all()
+        assert not fit_intercept or np.abs(proven.sum(axis=0)).max() <= 1e-12 * np.abs(proven).sum()
+        u = -2 * alpha * proven[w > 0] / w[w > 0, None]
+        dual = -w[w > 0] @ loss.conjugate(y[w > 0], loss.feasible(y[w > 0], u))
+        np.testing.assert_allclose(
+            primal, dual - alpha * np.einsum("ic,ij,jc->", proven, K, proven), rtol=1e-8
+        )
+
+    def test_one_step_of_newton_is_left(self, rng):
+        K, y, w = vectors(rng, 200)
+        outcome = solve(K, JointSquaredMargin(), y, 1e-5, weights=w, max_iter=1)
+        assert outcome.converged.all()
+
+    def test_several_problems_begin_at_those_of_another_alpha(self, rng):
+        K, y, w = vectors(rng, 100)
+        weights = np.stack([w, np.roll(w, 7)], axis=1)
+        Y = np.stack([y, y], axis=1)
+        before = solve(K, JointSquaredMargin(), Y, [1e-2, 1e-2], weights=weights)
+        for alpha in (1e-4, 1e-1):
+            fresh = solve(K, JointSquaredMargin(), Y, [alpha] * 2, weights=weights)
+            going_on = solve(K, JointSquaredMargin(), Y, [alpha] * 2, weights=weights, start=[before])
+            np.testing.assert_allclose(going_on.objective, fresh.objective, rtol=1e-9)
+
+    def test_two_classes_are_the_squared_margin(self, rng):
+        K, y, w = vectors(rng, 90, 2)
+        joint = solve(K, JointSquaredMargin(), y, 1e-4, weights=w)
+        # f₁ − f₀ has the coefficients a₁ − a₀ = 2 a₁: half of the penalty
+        single = solve(K, SquaredMargin(), np.where(y, 1.0, -1.0), 0.5e-4, weights=w)
+        np.testing.assert_allclose(joint.objective, single.objective, rtol=1e-8)

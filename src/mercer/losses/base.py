@@ -110,6 +110,23 @@ class Loss:
         """
         return None
 
+    def dual_moves(self, code, n_classes):
+        """The dual's variables d ≥ 0 of a cost of vectors, −Σ d + ½ Σ (α / w) d² beside K, or None.
+
+        Parameters
+        ----------
+        code : ndarray of int of shape (n,)
+        n_classes : int
+
+        Returns
+        -------
+        samples, classes : ndarray of int of shape (m,)
+            Whose variable it is, and the class whose coefficient falls by d.
+        moves : ndarray of shape (m, n_classes)
+            What the sample's coefficients change by for each unit of d.
+        """
+        return None
+
     def derivative(self, y, f):
         """Its gradient in f; 0 at a kink.
 

@@ -402,3 +402,9 @@ class JointSquaredMargin(Loss):
         u.ravel("K")[own] = 0
         u.ravel("K")[own] = -u.sum(-1)
         return u
+
+    def dual_moves(self, code, n_classes):
+        """e_c − e_j for each class j but the own one."""
+        units = np.eye(n_classes)
+        samples, classes = np.nonzero(units[code] == 0)
+        return samples, classes, units[code[samples]] - units[classes]

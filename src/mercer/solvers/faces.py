@@ -120,17 +120,16 @@ class _Inverse:
     def of(cls, rows, A, members, least, n_threads):
         """That of K among A, or None if K is not positive definite there but for rounding.
 
-        What is added to K's diagonal is `least` or more. Entries of any two variables of one sum (a row of
-        `members`) get the same number more: no step that keeps the sums feels it, and so K need be definite
-        for these steps only.
+        What is added to K's diagonal is `least` or more. Multiples of m mᵀ, m a row of `members`, are added
+        to K: no step that keeps the sums feels it, and so K need be definite for these steps only.
         """
         for ridge in _RIDGES[rows.dtype]:
             H = rows.square(A)
             diagonal = np.einsum("ii->i", H)
             scale = diagonal.max()
             diagonal += max(ridge * scale, least)
-            for part in filter(len, map(np.flatnonzero, members)):
-                H[part[0] : part[-1] + 1, part[0] : part[-1] + 1] += scale
+            for member in members:
+                H.T[...] += (scale * member)[:, None] * member
             if not _native.cholesky(H, n_threads):
                 return cls(H, n_threads)
         return None
@@ -183,7 +182,7 @@ class _Inverse:
 def _down_the_face(inverse, F, beta, lower, upper, members):
     """Minimise over β within its box, at its sums; variables that meet a bound stay there. Returns β.
 
-    `members` (q, n) has a 1 for each variable that counts to a sum.
+    `members` (q, n) are the variables' parts in the sums.
     """
     beta = beta.copy()
     x, *U = inverse.solve(np.concatenate([F[None], members]).T).T.copy()
@@ -216,14 +215,11 @@ def _biases(x, U, members):
     if len(U) == 1:  # as nearly always
         total = members[0] @ U[0]
         return [members[0] @ x / total] if total > 0 else None
-    biases = np.zeros(len(U))
-    if len(U):
-        totals = members @ np.array(U).T
-        there = np.flatnonzero(totals.diagonal() > 0)
-        if not there.size:
-            return None
-        biases[there] = np.linalg.solve(totals[np.ix_(there, there)], (members @ x)[there])
-    return biases
+    if not len(U):
+        return []
+    totals = members @ np.array(U).T
+    # on a face sums may depend on each other
+    return np.linalg.lstsq(totals, members @ x, rcond=None)[0] if np.isfinite(totals).all() else None
 
 
 def _working_set(F, beta, lower, upper, tol, sums, epsilon):
@@ -241,19 +237,8 @@ def _working_set(F, beta, lower, upper, tol, sums, epsilon):
     up = np.where(beta < upper, F + np.where(beta < 0, epsilon, -epsilon), -np.inf)
     down = np.where(beta > lower, F + np.where(beta > 0, -epsilon, epsilon), np.inf)
     free = up == down
-    # Without a sum there is no intercept, whose place 0 takes.
-    bias, met = np.zeros(len(F)), True
-    for part in sums or [slice(None)]:
-        most, least = up[part].max(initial=-np.inf), down[part].min(initial=np.inf)
-        if not sums:
-            most, least = max(most, 0.0), min(least, 0.0)
-        met &= not most - least > tol
-        some = up[part][free[part]]
-        if sums and some.size:
-            bias[part] = some.mean()
-        elif sums:
-            bias[part] = most if np.isinf(least) else least if np.isinf(most) else (most + least) / 2
-    if met:
+    gap, bias = _multipliers(F, up, down, free, sums)
+    if not gap > tol:
         return None
     # at the kink both moves may gain
     rises, falls = up - bias, bias - down
@@ -279,6 +264,35 @@ def _working_set(F, beta, lower, upper, tol, sums, epsilon):
     return A, rate, lower, upper
 
 
+def _members(A, parts):
+    """Which of A are in each part, as 1 and 0."""
+    return np.array([(A >= part.start) & (A < part.stop) for part in parts], float)
+
+
+def _multipliers(F, up, down, free, sums):
+    """The gap, and by variable what stands for its sums' multipliers: the mean rate of free ones.
+
+    Of general weights the multipliers are those of least squares, and the gap is what they leave.
+    """
+    # Without a sum there is no intercept, whose place 0 takes.
+    bias = np.zeros(len(F))
+    if isinstance(sums, np.ndarray) and len(sums):
+        used = np.flatnonzero(free)
+        bias = np.linalg.lstsq(sums[:, used].T, up[used], rcond=None)[0] @ sums
+    if isinstance(sums, np.ndarray):
+        return (up - bias).max(initial=0.0) + (bias - down).max(initial=0.0), bias
+    gaps = []
+    for part in sums:
+        most, least = up[part].max(initial=-np.inf), down[part].min(initial=np.inf)
+        gaps.append(most - least)
+        some = up[part][free[part]]
+        if some.size:
+            bias[part] = some.mean()
+        else:
+            bias[part] = most if np.isinf(least) else least if np.isinf(most) else (most + least) / 2
+    return max(gaps), bias
+
+
 def newton_on_faces(
     rows, F, beta, lower, upper, tol, *, rounds=20, check=None, sums=None, epsilon=0.0, most_free=np.inf,
     n_threads=1,
@@ -300,8 +314,8 @@ def newton_on_faces(
         At most.
     check : callable or None
         Called between rounds; may raise.
-    sums : list of slice or None
-        Variables whose sums are to stay as they are; None is Σβ.
+    sums : list of slice, ndarray of shape (q, n), or None
+        Variables whose sums are to stay as they are, or weights of β in the sums; None is Σβ.
     epsilon : float
         ε.
     most_free : float
@@ -328,7 +342,7 @@ def newton_on_faces(
         A, rate, least, most = found
         if len(A) > most_free:
             return False
-        members = np.array([(A >= part.start) & (A < part.stop) for part in sums], float).reshape(-1, len(A))
+        members = sums[:, A] if isinstance(sums, np.ndarray) else _members(A, sums)
         # Where β moves by as much as it is this puts a rate off by a part of `tol`, and where K is but
         # rounding β does not rush to its bounds.
         size = np.abs(beta).max()

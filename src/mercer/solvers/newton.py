@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .newton_dual import minimise_duals
+from .newton_dual import has_duals, minimise_duals
 from .newton_factors import preconditioner
 from .newton_problem import Problems, minimise_in_span
 from .newton_system import by_problem, laid_out, solve_newton_system
@@ -33,6 +33,8 @@ _SINGLE_PATIENCE = 30
 _MOST_PRODUCTS = 500
 #: Of P, what the last step in the span of other solutions may have brought.
 _START = 1e-4
+#: Variables of a dual of vectors up to which no step goes before it, and else how many steps.
+_AT_ONCE, _FEW_STEPS = 1000, 15
 #: Of the largest |K a|, what cheap products may have left in it.
 _DRIFT = 1e-6
 #: Σ of the curvatures times K's diagonal over 2α from where on a first fit comes down from larger alphas; and
@@ -261,6 +263,29 @@ def _started(problems, start, product, shape):
     return _State(a, h, b)
 
 
+def _by_duals(problems, inner, start, tol, max_iter, on_step, check):
+    """(a, b) by the problems' duals, or None; and how many steps of Newton's method went before.
+
+    Where a dual has many variables, all of which would be free at first, a few steps leave fewer.
+    """
+    n, q = problems.y.shape
+    shape, n_iter = (n, q, problems.n_outputs), 0
+    at = _coefficients(start, shape)
+    if problems.loss.vector:
+        state = _started(problems, start, inner.exact, shape)
+        if n * (problems.n_outputs - 1) > _AT_ONCE:
+            n_iter = _come_down(problems, inner, state, max_iter) if start is None else 0
+            figures = _minimise(problems, inner, state, tol, min(max_iter, _FEW_STEPS), on_step)
+            n_iter += int(np.max(figures.n_iter))
+            inner.renew()
+            if (figures.gradient <= tol).all():
+                return (state.a, state.b), n_iter
+        f = state.h + problems.centre(state.h, state.b)
+        at = -problems.gradients(f) / (2 * problems.alphas[:, None])
+    a = minimise_duals(problems, inner.matrix, at, check, inner.n_threads)
+    return None if a is None else (a, np.zeros(shape[1:])), n_iter
+
+
 def _coefficients(start, shape):
     """Those of the first of the starts, where each problem has one for each row."""
     if isinstance(start, list):
@@ -287,9 +312,13 @@ class _Figures:
         self.gradient[going], self.n_iter[going] = gauge.gradient, n_iter
 
 
-def _minimise(problems, inner, state, tol, max_iter, on_step):
-    """Newton steps, `state` being changed, until each problem is done, is stuck, or may go no further."""
+def _minimise(problems, inner, state, tol, max_iter, on_step, least=None):
+    """Newton steps, `state` being changed, until each problem is done, is stuck, or may go no further.
+
+    `least` is what no objective is below, if that is known: rounding may keep the gradient above `tol`.
+    """
     q = len(problems.alphas)
+    least = np.full(q, -np.inf) if least is None else least
     figures, going = _Figures.of(q), np.arange(q)
     best, lowest, best_at = np.full(q, np.inf), np.full(q, np.inf), np.zeros(q, dtype=np.intp)
     all_, current = problems, _State(state.a, state.h, state.b)
@@ -310,7 +339,8 @@ def _minimise(problems, inner, state, tol, max_iter, on_step):
             inner.give_up_single()
             current.h = inner.exact(current.a.reshape(len(current.a), -1)).reshape(current.a.shape)
             best_at[going], stuck[:] = n_iter, False
-        left = (gauge.gradient > tol) & ~stuck
+        proven = (n_iter > 0) & (gauge.objective - least[going] <= tol * np.abs(gauge.objective))
+        left = (gauge.gradient > tol) & ~stuck & ~proven
         if not left.any() or n_iter == max_iter:
             break
         if not left.all():
@@ -450,27 +480,30 @@ def newton(
     n, q = len(y), len(alphas)
     weights = np.ones(n) if weights is None else weights
     shape = (n, q)
+    n_outputs = 1 if not loss.vector else (int(y.max()) + 1 if n_classes is None else n_classes)
     problems = Problems(
         loss,
         laid_out(np.broadcast_to(y if y.ndim == 2 else y[:, None], shape)),
         laid_out(np.broadcast_to(weights if weights.ndim == 2 else weights[:, None], shape)),
         np.asarray(alphas, dtype=np.float64),
         fit_intercept,
+        n_outputs,
     )
-    n_outputs = 1 if not loss.vector else (int(y.max()) + 1 if n_classes is None else n_classes)
     inner = _Inner(product, single, low_rank, matrix, share, n_threads)
-    a = minimise_duals(problems, matrix, _coefficients(start, shape), check, n_threads)
-    if a is not None:
-        start = a, np.zeros((q, n_outputs))
-    state = _started(problems, start, inner.exact, (n, q, n_outputs))
-    least = None if a is None else problems.dual_values(state.a, state.h)
-    before = _come_down(problems, inner, state, max_iter) if start is None else 0
-    figures = _minimise(problems, inner, state, tol, max_iter, on_step)
+    by_dual, least, before = None, None, 0
+    if has_duals(problems, matrix):
+        by_dual, before = _by_duals(problems, inner, start, tol, max_iter, on_step, check)
+    state = _started(problems, start if by_dual is None else by_dual, inner.exact, (n, q, n_outputs))
+    if by_dual is not None:
+        least = problems.dual_values(state.a, state.h)
+    elif start is None:
+        before += _come_down(problems, inner, state, max_iter)
+    figures = _minimise(problems, inner, state, tol, max_iter, on_step, least)
     if inner.cheap and not _settled(inner, state):
         inner.give_up_single()
         inner.renew()
         before += figures.n_iter
-        figures = _minimise(problems, inner, state, tol, max_iter, on_step)
+        figures = _minimise(problems, inner, state, tol, max_iter, on_step, least)
     figures.n_iter += before
     if least is not None:
         # At tiny α rounding of f leaves little of p, where the dual's own solution still has all digits.

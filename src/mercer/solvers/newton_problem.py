@@ -22,16 +22,23 @@ class Problems:
     weights : ndarray of shape (n, q)
     alphas : ndarray of shape (q,)
     fit_intercept : bool
+    n_outputs : int
+        C.
     """
 
-    def __init__(self, loss, y, weights, alphas, fit_intercept):
+    def __init__(self, loss, y, weights, alphas, fit_intercept, n_outputs):
         self.loss, self.y, self.weights, self.alphas = loss, y, weights, alphas
-        self.fit_intercept = fit_intercept
+        self.fit_intercept, self.n_outputs = fit_intercept, n_outputs
 
     def take(self, going):
         """Some of the problems."""
         return Problems(
-            self.loss, self.y[:, going], self.weights[:, going], self.alphas[going], self.fit_intercept
+            self.loss,
+            self.y[:, going],
+            self.weights[:, going],
+            self.alphas[going],
+            self.fit_intercept,
+            self.n_outputs,
         )
 
     def costs(self, f):
@@ -41,10 +48,13 @@ class Problems:
         return np.einsum("ij,ij->j", np.where(self.weights > 0, value, 0.0), self.weights)
 
     def dual_values(self, a, h):
-        """What P is not below, by problem, for a of the dual's box and sum, h = K a; of elementwise costs."""
+        """What P is not below, by problem, for a of the dual's box and sum, h = K a."""
         w = self.weights
-        u = np.divide(-2 * self.alphas * a[:, :, 0], w, out=np.zeros(w.shape), where=w > 0)
-        conjugate = self.loss.conjugate(self.y, self.loss.feasible(self.y, u))  # which rounding may have left
+        u = np.divide(
+            -2 * self.alphas[:, None] * a, w[:, :, None], out=np.zeros(a.shape), where=w[:, :, None] > 0
+        )
+        u = self.loss.feasible(self.y, u if self.loss.vector else u[:, :, 0])  # which rounding may have left
+        conjugate = self.loss.conjugate(self.y, u)
         conjugates = np.einsum("ij,ij->j", np.where(w > 0, conjugate, 0.0), w)
         return -conjugates - self.alphas * by_problem(a, h)
 
