@@ -148,7 +148,7 @@ cdef class Traced:
         if method == "__call__" and not kwargs:
             rule = _ufuncs.get(ufunc)
             if rule is None:
-                raise ERRORS["no rule"](f"np.{ufunc.__name__}")
+                raise ERRORS["no rule"](ufunc)
             return rule(*inputs)
         return UFUNC_METHODS[method](ufunc, *inputs, **kwargs)
 

@@ -404,6 +404,15 @@ def test_the_users_line_is_named():
         ad.grad(f)(1.0)
     with pytest.raises(NoRuleError, match=r"np.packbits: has no derivative rule \(at test_conduct.py"):
         ad.grad(lambda x: np.packbits(x))(1.0)
+    for f in (lambda x: scipy.special.struve(x, 1.0), lambda x: np.sum(scipy.special.struve(X, x))):
+        with pytest.raises(NoRuleError, match=r"scipy.special.struve: has no derivative rule"):
+            ad.grad(f)(1.0)
+
+
+@pytest.mark.parametrize("transform", [ad.grad, ad.value_and_grad, ad.jacobian, ad.hessian])
+def test_a_point_in_the_place_of_the_function(transform):
+    with pytest.raises(TypeError, match=rf"{transform.__name__} takes a function, got ndarray; "):
+        transform(X)
 
 
 def test_arguments_are_left_alone():

@@ -1,5 +1,6 @@
 """Rules of scipy.special: against mpmath, of second order, and the sums of exponentials."""
 
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -514,3 +515,12 @@ class TestSums:
         assert ad.grad(lambda x: special.logsumexp([x, 2 * x]))(0.0) == 1.5
         assert special.logsumexp([0.0, 0.0]) == np.log(2)
         assert special.erf is sp.erf
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_bessel_functions_of_the_second_kind_rise_from_their_pole(mode):
+    functions = [sp.y0, sp.y1, *(lambda x, v=v: sp.yv(v, x) for v in (0, 0.5, 3)), lambda x: sp.yn(2, x)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        slopes = [ad.jacobian(f, mode)(0.0) for f in functions]
+    assert slopes == [np.inf] * len(functions)

@@ -13,6 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, make_classificatio
 from sklearn.exceptions import FitFailedWarning
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold, cross_validate
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC as SklearnSVC
 
@@ -595,3 +596,10 @@ class TestFoldsWithoutAClass:
     def test_all_fail(self):
         with pytest.raises(ValueError, match="All the 10 fits failed"):
             PathCV(SVC(), Cs=[1.0, 2.0], cv=KFold(5)).fit(self.X, np.zeros(12))
+
+
+@pytest.mark.parametrize("estimator", [SVC(), KernelRidge(), make_pipeline(StandardScaler(), SVR())])
+def test_without_targets(estimator):
+    X, _ = two_classes()
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        PathCV(estimator, Cs=None).fit(X)

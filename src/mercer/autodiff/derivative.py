@@ -108,6 +108,15 @@ def without(tree, level):
     return unflatten(structure, [fresh(x).value if belongs(x, level) else x for x in leaves])
 
 
+def check_function(f, transform):
+    """Raise for what cannot be called: a point, most often, in the function's place."""
+    if not callable(f):
+        raise TypeError(
+            f"{transform} takes a function, got {type(f).__name__}; {transform}(f) is a function, and "
+            f"{transform}(f)(x) its value at x"
+        )
+
+
 def name_of(f):
     return getattr(f, "__name__", repr(f))
 
@@ -282,6 +291,7 @@ def value_and_grad(f, argnums=0, has_aux=False, holomorphic=False):
     callable
         ``(*args, **kwargs) -> (value, gradient)``, or ``((value, aux), gradient)`` with `has_aux`.
     """
+    check_function(f, "value_and_grad")
 
     @functools.wraps(f, updated=())
     def value_and_gradient(*args, **kwargs):
@@ -327,6 +337,7 @@ def grad(f, argnums=0, has_aux=False, holomorphic=False):
     >>> ad.grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     array([2., 4.])
     """
+    check_function(f, "grad")
 
     @functools.wraps(f, updated=())
     def gradient(*args, **kwargs):

@@ -6,6 +6,7 @@ import numpy as np
 
 from mercer.autodiff.derivative import (
     Linearised,
+    check_function,
     check_numbers,
     chosen,
     flatten_args,
@@ -45,6 +46,7 @@ def jacobian(f, mode="auto", argnums=0, chunk_size=None, has_aux=False, holomorp
         Its value has the output's shape followed by the input's: ``J[i, j] = ∂f_i/∂x_j``. Trees give a tree
         (that of the output) of trees (that of the input).
     """
+    check_function(f, "jacobian")
     if mode not in ("auto", "forward", "reverse"):
         raise ValueError(f'mode must be "auto", "forward" or "reverse", got {mode!r}')
 

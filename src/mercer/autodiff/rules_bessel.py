@@ -14,7 +14,7 @@ __all__ = ["spherical_jn", "spherical_slope"]
 elementwise(sp.j0, lambda ans, x: -sp.j1(x))
 elementwise(sp.j1, lambda ans, x: 0.5 * (sp.j0(x) - sp.jv(2, x)))
 elementwise(sp.y0, lambda ans, x: -sp.y1(x))
-elementwise(sp.y1, lambda ans, x: 0.5 * (sp.y0(x) - sp.yv(2, x)))
+elementwise(sp.y1, lambda ans, x: np.where(x == 0, np.inf, 0.5 * (sp.y0(x) - sp.yv(2, x))))
 elementwise(sp.i0, lambda ans, x: sp.i1(x))
 elementwise(sp.i1, lambda ans, x: 0.5 * (sp.i0(x) + sp.iv(2, x)))
 elementwise(sp.k0, lambda ans, x: -sp.k1(x))
@@ -25,7 +25,7 @@ elementwise(sp.k0e, lambda ans, x: ans - sp.k1e(x))
 elementwise(sp.k1e, lambda ans, x: ans - 0.5 * (sp.k0e(x) + sp.kve(2, x)))
 
 
-def cylinder(fun, sign, factor=1.0, scaled=None, base=None):
+def cylinder(fun, sign, factor=1.0, scaled=None, base=None, at_zero=None):
     """Make the rule of a Bessel function of order v.
 
     Parameters
@@ -37,13 +37,18 @@ def cylinder(fun, sign, factor=1.0, scaled=None, base=None):
         ``scaled(x)`` times the function is added, for those with an exponential factor.
     base : np.ufunc, optional
         The same function for any real order, where `fun` truncates it.
+    at_zero : float, optional
+        Its slope at 0 for orders of at least 0, where the formula is ∞ − ∞.
     """
     cylinder_of = base or fun
 
     def slope(ans, v, x):
         v = v if base is None else np.trunc(v)
         below, above = cylinder_of(np.subtract(v, 1), x), cylinder_of(np.add(v, 1), x)
-        d = 0.5 * factor * (below - above if sign < 0 else below + above)
+        with np.errstate(invalid="ignore"):
+            d = 0.5 * factor * (below - above if sign < 0 else below + above)
+        if at_zero is not None:
+            d = np.where((x == 0) & (v >= 0), at_zero, d)
         return d if scaled is None else d + scaled(x) * ans
 
     elementwise(fun, without_rule(fun.__name__, "the order"), slope)
@@ -64,8 +69,8 @@ def _real_only(name):
 
 
 cylinder(sp.jv, -1)
-cylinder(sp.yv, -1)
-cylinder(sp.yn, -1, base=sp.yv)
+cylinder(sp.yv, -1, at_zero=np.inf)
+cylinder(sp.yn, -1, base=sp.yv, at_zero=np.inf)
 cylinder(sp.iv, 1)
 cylinder(sp.kv, 1, -1.0)
 cylinder(sp.kn, 1, -1.0, base=sp.kv)

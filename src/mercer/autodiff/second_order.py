@@ -2,7 +2,7 @@
 
 import functools
 
-from mercer.autodiff.derivative import grad, gradient_pushed, jvp, vjp
+from mercer.autodiff.derivative import check_function, grad, gradient_pushed, jvp, vjp
 from mercer.autodiff.jacobians import jacobian
 
 __all__ = ["hessian", "hvp", "second_directional"]
@@ -69,6 +69,7 @@ def hessian(f, mode="forward-over-reverse", argnums=0, chunk_size=None):
     callable
         Its value has the shape of the argument twice; for a tree, a tree of trees.
     """
+    check_function(f, "hessian")
     outer, inner = _checked(mode).split("-over-")
     if inner == "reverse":
         gradient = grad(f, argnums)

@@ -154,8 +154,15 @@ def _deletion(x):
     )
 
 
-def no_rule(name):
-    """Return the error for a function without a rule."""
+def ufunc_name(ufunc, method=""):
+    """Return a ufunc's name as users write it."""
+    home = "np" if getattr(np, ufunc.__name__, None) is ufunc else "scipy.special"
+    return f"{home}.{ufunc.__name__}" + (f".{method}" if method else "")
+
+
+def no_rule(function):
+    """Return the error for a function, a ufunc or a name, without a rule."""
+    name = function if isinstance(function, str) else ufunc_name(function)
     remedy = "write it with NumPy functions that have one, or give it a rule by ad.primitive"
     if name.startswith("np.save"):
         remedy = "save ad.stop_gradient(x)"

@@ -11,7 +11,7 @@ import numpy as np
 from mercer.autodiff.array_methods import getitem, is_basic, put, x_like
 from mercer.autodiff.errors import trace_error
 from mercer.autodiff.rules import define, scale
-from mercer.autodiff.trace import UFUNC_METHODS, UFUNCS, Traced, no_rule, plain
+from mercer.autodiff.trace import UFUNC_METHODS, UFUNCS, Traced, no_rule, plain, ufunc_name
 
 #: What NumPy calls some reductions and accumulations.
 REDUCTIONS = {
@@ -21,15 +21,9 @@ REDUCTIONS = {
 ACCUMULATIONS = {np.add: np.cumsum, np.multiply: np.cumprod}
 
 
-def _name(ufunc, method=""):
-    """Return a ufunc's name as users write it."""
-    home = "np" if getattr(np, ufunc.__name__, None) is ufunc else "scipy.special"
-    return f"{home}.{ufunc.__name__}" + (f".{method}" if method else "")
-
-
 def _rule(ufunc):
     if ufunc not in UFUNCS:
-        raise no_rule(_name(ufunc))
+        raise no_rule(ufunc)
     return UFUNCS[ufunc]
 
 
@@ -67,7 +61,7 @@ def call(
         If the result is traced and `out` a plain array.
     """
     if "signature" in kwargs or "sig" in kwargs:
-        raise trace_error(_name(ufunc), "signature= is not followed", "use dtype=")
+        raise trace_error(ufunc_name(ufunc), "signature= is not followed", "use dtype=")
     rule = _rule(ufunc) if any(isinstance(x, Traced) for x in inputs) else ufunc
     axes, given = kwargs.pop("axes", None), inputs
     if axes is not None:
@@ -100,7 +94,7 @@ def _in_type(x, dtype, casting, ufunc):
         return x
     if not np.can_cast(x.dtype, dtype, casting):
         raise TypeError(
-            f"Cannot cast {_name(ufunc)}'s input from {x.dtype} to {dtype} with casting rule {casting!r}"
+            f"Cannot cast {ufunc_name(ufunc)}'s input from {x.dtype} to {dtype} with casting rule {casting!r}"
         )
     return x.astype(dtype)
 
@@ -109,14 +103,14 @@ def _check_out(out, result, casting, ufunc, inputs=()):
     if isinstance(result, Traced) and not isinstance(out, Traced):
         in_place = inputs and out is inputs[0]
         raise trace_error(
-            f"in-place {_name(ufunc)}" if in_place else f"{_name(ufunc)}(out=…)",
+            f"in-place {ufunc_name(ufunc)}" if in_place else f"{ufunc_name(ufunc)}(out=…)",
             "the result is traced and cannot be written into a plain array, the derivative would be lost",
             "write W = W - x for W -= x, or start from a traced array: np.zeros_like(x), np.array(W, like=x)"
             if in_place
             else "leave out= away, or make the array by np.zeros_like(x)",
         )
     if not np.can_cast(result.dtype, out.dtype, casting):
-        raise TypeError(f"Cannot cast {_name(ufunc)}'s output from {result.dtype} to {out.dtype}")
+        raise TypeError(f"Cannot cast {ufunc_name(ufunc)}'s output from {result.dtype} to {out.dtype}")
 
 
 def _into(out, result, casting="same_kind", ufunc=None, inputs=()):
@@ -127,7 +121,7 @@ def _into(out, result, casting="same_kind", ufunc=None, inputs=()):
     if out.shape == () and inputs and out is inputs[0]:
         return result  # x += 1 gives the name of a scalar a new value
     if np.shape(result) != out.shape:
-        raise ValueError(f"{_name(ufunc)}: the result has shape {np.shape(result)}, out has {out.shape}")
+        raise ValueError(f"{ufunc_name(ufunc)}: the result has shape {np.shape(result)}, out has {out.shape}")
     out[...] = result
     return out
 
@@ -142,7 +136,7 @@ def _masked(ufunc, rule, inputs, outs, mask, casting, kwargs):
     for out, result in zip(outs, results if isinstance(results, tuple) else (results,), strict=True):
         if out is None:
             warnings.warn(
-                f"{_name(ufunc)}: where= without out= leaves the rest undefined; it is zero here",
+                f"{ufunc_name(ufunc)}: where= without out= leaves the rest undefined; it is zero here",
                 stacklevel=5,
             )
             out = np.zeros_like(result, shape=shape)
@@ -219,7 +213,9 @@ def _in_steps(ufunc, array, axes, initial=np._NoValue, where=True):
     elif ufunc.identity is not None and (masks is not None or not len(rows)):
         acc = np.full(rows.shape[1:], ufunc.identity, array.dtype)
     elif masks is not None:
-        raise ValueError(f"{_name(ufunc, 'reduce')} has no identity, so to use where= one must give initial=")
+        raise ValueError(
+            f"{ufunc_name(ufunc, 'reduce')} has no identity, so to use where= one must give initial="
+        )
     elif not len(rows):
         raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
     else:
@@ -338,7 +334,9 @@ def reduceat(ufunc, array, indices, axis=0, dtype=None, out=None):
     indices, n = np.array(plain(indices)), array.shape[axis]
     for k, i in enumerate(indices):
         if not 0 <= i < n:
-            raise IndexError(f"index {i} at {k} is out of bounds for {_name(ufunc, 'reduceat')} [0, {n})")
+            raise IndexError(
+                f"index {i} at {k} is out of bounds for {ufunc_name(ufunc, 'reduceat')} [0, {n})"
+            )
     if ufunc is np.add:
         return _into(out, _sums(array, indices=indices, axis=axis - array.ndim), ufunc=ufunc)
     rows = np.moveaxis(array, axis, 0)
@@ -385,7 +383,7 @@ def at(ufunc, a, indices, *b):
     _rule(ufunc)
     if not isinstance(a, Traced):
         raise trace_error(
-            _name(ufunc, "at"),
+            ufunc_name(ufunc, "at"),
             "a traced value cannot be written into a plain array, the derivative would be lost",
             "make the array by np.zeros_like(x)",
         )

@@ -18,6 +18,7 @@ import numpy as np
 from sklearn import get_config
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV
+from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import indexable
 
@@ -175,6 +176,9 @@ class PathCV(GridSearchCV):
         scores = Scores(self.estimator, self.scoring, self.error_score)
         if scores.several:
             self._check_refit_by(scores.scorers)
+        if y is None and get_tags(self.estimator).target_tags.required:
+            name = type(self.estimator).__name__
+            raise ValueError(f"{name} requires y to be passed, but the target y is None")
         X, y, groups = indexable(X, y, groups)
         weights = check_weights(sample_weight, n_rows(X))
         if weights is not None:
