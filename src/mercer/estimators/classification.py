@@ -267,8 +267,8 @@ class SquaredMarginClassifier(CostClassifier):
         α zᵀ k(C, C) z. Memory is then n times that. None, or as many as there are rows, is all of them.
     solver : {"auto", "newton", "lbfgs", "gd", "sgd"}, default="auto"
         "newton" (and "auto"): Newton's method, its systems by preconditioned conjugate gradients; where the
-        matrix is in memory, one class against the rest begins at the optimum of the dual, found by steps
-        over faces of its box. "lbfgs": SciPy's; "gd" and "sgd": gradient descent with momentum on all
+        matrix is in memory it begins, in the joint form of many rows after some steps, at the optimum of the
+        dual, found by steps over faces of its box. "lbfgs": SciPy's; "gd" and "sgd": gradient descent with momentum on all
         samples, or on batches.
     tol : float or None, default=None
         For the gradient in the feature space over that of the penalty, a bound of the function's relative
