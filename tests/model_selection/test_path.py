@@ -603,3 +603,13 @@ def test_without_targets(estimator):
     X, _ = two_classes()
     with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
         PathCV(estimator, Cs=None).fit(X)
+
+
+def test_a_cell_without_C_has_the_estimators():
+    X, y = two_classes()
+    grid = [{"C": [1e-3, 10.0], "gamma": [0.1]}, {"gamma": [0.1, 0.3]}]
+    own = PathCV(SVC(C=100.0), param_grid=grid, cv=3).fit(X, y)
+    theirs = GridSearchCV(SklearnSVC(C=100.0), grid, cv=3).fit(X, y)
+    found, expected = (search.cv_results_["mean_test_score"] for search in (own, theirs))
+    assert found[2] != found[0]
+    np.testing.assert_allclose(found, expected, atol=1e-12)

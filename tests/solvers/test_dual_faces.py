@@ -13,7 +13,7 @@ from mercer.kernels import RBF, Linear
 from mercer.solvers import dual
 from mercer.solvers.dual import DualSamples
 from mercer.solvers.dual_layout import STATUS, DualJob
-from mercer.solvers.faces import Rows, newton_on_faces
+from mercer.solvers.faces import Rows, face_steps, newton_on_faces
 
 
 def noisy_xor(n, seed=0):
@@ -260,3 +260,53 @@ def test_status_is_that_of_the_last_steps():
     sign = np.repeat([1.0, -1.0], [len(group) for group in groups])
     K = RBF(0.2)(X[np.concatenate(groups)])
     np.testing.assert_allclose(out.field[0], sign - K @ out.beta[0], atol=1e-9 * np.abs(out.beta[0]).sum())
+
+
+def test_what_faces_may_cost_does_not_grow_where_they_do_not_help(monkeypatch):
+    X, y = noisy_xor(700)
+    worth = []
+
+    def in_vain(*_, **options):
+        worth.append(options["worth"])
+        return False
+
+    monkeypatch.setattr(dual, "newton_on_faces", in_vain)
+    SVC(C=1e6, gamma=0.2).fit(X, y)
+    assert len(worth) > 2
+    assert set(worth) == {worth[0]}
+
+
+def test_rounds_end_where_nothing_is_gained_and_where_they_cost_too_much(rng):
+    A = rng.standard_normal((150, 5))
+    K, y = A @ A.T + 1e-3 * np.eye(150), np.where(A[:, 0] * A[:, 1] > 0, 1.0, -1.0)
+    lower, upper = np.where(y > 0, 0.0, -1e6), np.where(y > 0, 1e6, 0.0)
+
+    def rounds_of(tol, **options):
+        count, beta = [], np.zeros(150)
+        newton_on_faces(
+            Rows(K, [slice(0, 150)]),
+            y - K @ beta,
+            beta,
+            lower,
+            upper,
+            tol,
+            rounds=500,
+            check=lambda: count.append(1),
+            **options,
+        )
+        return len(count)
+
+    enough = rounds_of(1e-6)
+    assert enough < 100
+    assert enough < rounds_of(1e-30) < enough + 20  # a gap that rounding does not let it reach
+    assert rounds_of(1e-6, worth=face_steps(40, 150)) < enough
+
+
+def test_numbers_near_the_range():
+    X = np.random.default_rng(0).standard_normal((8, 8))
+    K, y = 1e304 * (X @ X.T) / 30, 1e-6 * np.where(np.arange(8) % 2, 1.0, -1.0)
+    beta, wide = np.zeros(8), np.full(8, 1e3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        newton_on_faces(Rows(K, [slice(0, 8)]), y.copy(), beta, -wide, wide, 1e-9)
+    assert np.isfinite(beta).all()

@@ -189,3 +189,10 @@ class TestTheJointSquaredMargin:
         # f₁ − f₀ has the coefficients a₁ − a₀ = 2 a₁: half of the penalty
         single = solve(K, SquaredMargin(), np.where(y, 1.0, -1.0), 0.5e-4, weights=w)
         np.testing.assert_allclose(joint.objective, single.objective, rtol=1e-8)
+
+    @pytest.mark.parametrize("max_iter", [0, 1, 10])
+    def test_no_more_steps_than_allowed(self, max_iter, rng, monkeypatch):
+        monkeypatch.setattr("mercer.solvers.newton._AT_ONCE", 0)
+        K, y, w = vectors(rng, 120)
+        outcome = solve(K, JointSquaredMargin(), y, 1e-5, weights=w, max_iter=max_iter)
+        assert outcome.n_iter[0] <= max_iter

@@ -268,8 +268,8 @@ class SquaredMarginClassifier(CostClassifier):
     solver : {"auto", "newton", "lbfgs", "gd", "sgd"}, default="auto"
         "newton" (and "auto"): Newton's method, its systems by preconditioned conjugate gradients; where the
         matrix is in memory it begins, in the joint form of many rows after some steps, at the optimum of the
-        dual, found by steps over faces of its box. "lbfgs": SciPy's; "gd" and "sgd": gradient descent with momentum on all
-        samples, or on batches.
+        dual, found by steps over faces of its box. "lbfgs": SciPy's; "gd" and "sgd": gradient descent with
+        momentum on all samples, or on batches.
     tol : float or None, default=None
         For the gradient in the feature space over that of the penalty, a bound of the function's relative
         error there; for "gd" and "sgd" over that at the start. None is 1e-8 for "newton", 1e-5 for "lbfgs",

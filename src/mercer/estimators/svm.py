@@ -53,8 +53,8 @@ class SVC(SupportVectorClassifier):
     verbose : bool, default=False
         Show a progress bar with the gap.
     max_iter : int, default=-1
-        Pairwise steps of each problem at most; −1 for no limit of practical use. Newton steps over faces, which
-        are taken in between where pairwise steps crawl, do not count.
+        Pairwise steps of each problem at most; −1 for no limit of practical use. Newton steps over faces,
+        taken in between where pairwise steps crawl, do not count.
     multiclass : {"ovo", "ovr", "crammer-singer"}, default="ovo"
         What is trained for more than two classes: pairs, each class against all others, or all in one problem
         without intercepts.

@@ -290,15 +290,15 @@ def _machines(search):
     found = []
     for index, cell in enumerate(search.cells):
         others = {name: value for name, value in cell.items() if name != "C"}
-        known = next((each for each in found if same_parameters(each[0], others)), None)
-        if known is None:
-            known = others, search.posed(cell), {}
-            found.append(known)
-        _, machine, by_C = known
+        entry = next((each for each in found if same_parameters(each[0], others)), None)
+        if entry is None:
+            entry = others, search.posed(cell), {}
+            found.append(entry)
+        _, machine, by_C = entry
         if not MachinePath.takes(machine):
             continue
         machine = copy(machine)  # a clone for each cell was 6 % of a search
-        machine.C = cell.get("C", machine.C)
+        machine.C = cell.get("C", search.estimator.C)
         machine._check_parameters()
         if np.isfinite(machine.C):
             by_C.setdefault(float(machine.C), []).append(index)

@@ -16,7 +16,7 @@ from .._threads import n_threads as count_threads
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import sides, single_side, take_rows
 from .dual_layout import STATUS, DualLayout, DualProblems
-from .faces import FEW_ROUNDS, face_steps, newton_on_faces
+from .faces import face_steps, newton_on_faces
 
 __all__ = ["DualSamples"]
 
@@ -30,10 +30,11 @@ _CLOSER = 0.8
 # before. Fits of scaled samples at C = 10 take 0.1 to 3 for each.
 _PATIENCE, _LEAST_PATIENCE = 8, 4000
 # Steps over faces are begun where a few rounds cost no more than the SMO steps before, and may cost so many
-# times that.
+# times that, half of it after each time that they did not end the problem.
 _FACES_FOR = 4
-# So many more than twice the free variables may be free later on.
-_MORE_FREE = 64
+_ROUNDS = 500
+# Of the memory for rows, in numbers for each entry of a face's matrix: that, and columns of its inverse.
+_FACE_NUMBERS = 3
 _CAPPED = STATUS.index("capped")
 
 
@@ -155,7 +156,8 @@ class DualSamples:
         tol : float
             The gap to be reached.
         max_iter : int
-            Iterations of each problem at most; −1 is 10⁷, or 100 n if that is more.
+            SMO steps of each problem at most; −1 is 10⁷, or 100 n if that is more. Newton steps over faces do
+            not count.
         cache_bytes : float or None
             For rows of the kernel; None is half of the memory that is free.
         shrinking : bool
@@ -224,11 +226,14 @@ class _Course:
         As far as they have come.
     double : ndarray of bool
         Those whose last steps had rows of float64.
+    failed : ndarray of int
+        How often steps over faces did not end each.
     """
 
     def __init__(self, samples, jobs, box, max_iter, options):
         self.samples, self.jobs, self.box, self.max_iter, self.options = samples, jobs, box, max_iter, options
         self.outcome, self.double = None, np.zeros(len(jobs), bool)
+        self.failed = np.zeros(len(jobs), int)
         sizes = samples.sizes.tolist()
         longest = max(
             sum(sum(sizes[slice(*part)]) for part in (job.first, job.second or (0, 0))) for job in jobs
@@ -322,36 +327,37 @@ class _Course:
         """The same for one problem, whose arrays by variable these are; β is changed in place."""
         job, on_step, sums = self.jobs[index], self.options["on_step"], None
         n_free = np.count_nonzero((beta > lower) & (beta < upper) & ((beta != 0) | (job.epsilon == 0)))
-        few = face_steps(n_free, len(beta))
-        if few > spent:
+        noise = np.finfo(np.float64).eps * layout.diagonal.max() * np.sqrt(beta @ beta)
+        if face_steps(n_free, len(beta)) > spent or noise > tol:
             return False
         if job.separate:
             if np.array_equal(*(layout.order[part] for part in ranges)):
                 _gather(beta, upper)
             ends = np.cumsum([part.stop - part.start for part in ranges])
             sums = [slice(end - part.stop + part.start, end) for end, part in zip(ends, ranges, strict=True)]
-        rows, used = layout.rows(ranges), np.flatnonzero(beta)
-        F, new = linear - rows.product(used, beta[used]), beta.copy()
-        before = _objective(beta, F, linear, job.epsilon)
-        there = newton_on_faces(
+        rows, new = layout.rows(ranges), beta.copy()
+        F, before = _state(rows, beta, linear, job.epsilon)
+        reached = newton_on_faces(
             rows,
             F,
             new,
             lower,
             upper,
             tol,
-            rounds=FEW_ROUNDS * _FACES_FOR * spent // few,
+            rounds=_ROUNDS,
+            worth=_FACES_FOR * spent * 0.5 ** self.failed[index],
             check=None if on_step is None else partial(on_step, 0, self.outcome.gap[index]),
             sums=sums,
             epsilon=job.epsilon,
-            most_free=2 * n_free + _MORE_FREE,
+            most_free=np.sqrt(self.options["cache_bytes"] / (8 * _FACE_NUMBERS)),
             n_threads=self.samples.n_threads,
         )
-        # not so where numbers left the range
-        if not _objective(new, F, linear, job.epsilon) <= before:
+        self.failed[index] += not reached
+        # not so where numbers left the range, or are but rounding
+        if not _state(rows, new, linear, job.epsilon)[1] <= before:
             return False
         beta[...] = new
-        return there
+        return reached
 
 
 def _gather(beta, upper):
@@ -369,10 +375,12 @@ def _gather(beta, upper):
     order = np.argsort(-room, kind="stable")
     before = np.cumsum(room[order]) - room[order]
     both[order] = np.clip(total - before, 0.0, room[order])
-    up += both
+    np.minimum(up + both, upper[: len(up)], out=up)
     down -= both
 
 
-def _objective(beta, F, linear, epsilon):
-    """½βᵀKβ − cᵀβ + ε Σ|βᵢ|, from F = c − Kβ."""
-    return epsilon * np.abs(beta).sum() - 0.5 * (beta @ (F + linear))
+def _state(rows, beta, linear, epsilon):
+    """F = c − Kβ, and ½βᵀKβ − cᵀβ + ε Σ|βᵢ|."""
+    used = np.flatnonzero(beta)
+    F = linear - rows.product(used, beta[used])
+    return F, epsilon * np.abs(beta).sum() - 0.5 * (beta @ (F + linear))

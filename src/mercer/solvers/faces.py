@@ -21,6 +21,8 @@ __all__ = ["FEW_ROUNDS", "KernelRows", "Rows", "face_steps", "newton_on_faces"]
 _RIDGES = {np.dtype(np.float32): (1e-7, 1e-5), np.dtype(np.float64): (1e-13, 1e-10)}
 #: Rounds whose cost `face_steps` tells.
 FEW_ROUNDS = 3
+# Rounds in a row that gain next to nothing, of what was gained before them, until no more are made.
+_IDLE, _NOTHING = 5, 1e-9
 # Of the gap that is to be reached, what a face's own minimum may be off.
 _PART = 0.25
 # Columns of the inverse that are solved for together: the variables nearest to their bounds.
@@ -104,7 +106,7 @@ def face_steps(n_free, n):
     """How many SMO steps over n variables cost about as much as `FEW_ROUNDS` over so many free ones."""
     # seconds of both, measured at up to 1400 free of 5000
     faces = 5e-3 + 1e-10 * n_free**3 + 8e-9 * n_free * n
-    return int(faces / (4e-7 + 6e-10 * n))
+    return max(1, int(faces / (4e-7 + 6e-10 * n)))
 
 
 class _Inverse:
@@ -193,7 +195,7 @@ def _down_the_face(inverse, F, beta, lower, upper, members):
         for bias, u in zip(biases, U, strict=True):
             step -= bias * u
         step[inverse.gone] = 0.0
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             room = np.where(step > 0, upper - beta, lower - beta) / step
         room[step == 0] = np.inf
         length = max(0.0, room.min())
@@ -294,8 +296,8 @@ def _multipliers(F, up, down, free, sums):
 
 
 def newton_on_faces(
-    rows, F, beta, lower, upper, tol, *, rounds=20, check=None, sums=None, epsilon=0.0, most_free=np.inf,
-    n_threads=1,
+    rows, F, beta, lower, upper, tol, *, rounds=20, worth=np.inf, check=None, sums=None, epsilon=0.0,
+    most_free=np.inf, n_threads=1,
 ):  # fmt: skip
     """Bring β of min ½βᵀKβ − cᵀβ + ε Σ|βᵢ|, lower ≤ β ≤ upper, at its sums, towards the optimum.
 
@@ -312,6 +314,8 @@ def newton_on_faces(
         The gap to be reached.
     rounds : int
         At most.
+    worth : float
+        The SMO steps that all may cost as much as, by `face_steps`.
     check : callable or None
         Called between rounds; may raise.
     sums : list of slice, ndarray of shape (q, n), or None
@@ -333,6 +337,7 @@ def newton_on_faces(
     K. Scheinberg, An efficient implementation of an active set method for SVMs, JMLR 7, 2006.
     """
     sums = [slice(0, len(F))] if sums is None else sums
+    gained, idle = 0.0, 0
     for _ in range(rounds):
         if check is not None:
             check()
@@ -340,7 +345,8 @@ def newton_on_faces(
         if found is None:
             return True
         A, rate, least, most = found
-        if len(A) > most_free:
+        worth -= face_steps(len(A), len(F)) / FEW_ROUNDS
+        if len(A) > most_free or worth < 0:
             return False
         members = sums[:, A] if isinstance(sums, np.ndarray) else _members(A, sums)
         # Where β moves by as much as it is this puts a rate off by a part of `tol`, and where K is but
@@ -354,6 +360,12 @@ def newton_on_faces(
         moved = np.flatnonzero(change)
         if not moved.size:
             return False
-        F -= rows.product(A[moved], change[moved])
+        image = rows.product(A[moved], change[moved])
+        F -= image
         beta[A] = new
+        gain = float(change @ (rate - 0.5 * image[A]))
+        idle = 0 if gain > _NOTHING * gained else idle + 1
+        gained += max(gain, 0.0)
+        if idle == _IDLE:
+            return False
     return False

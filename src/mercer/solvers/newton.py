@@ -38,9 +38,10 @@ _AT_ONCE, _FEW_STEPS = 1000, 15
 #: Of the largest |K a|, what cheap products may have left in it.
 _DRIFT = 1e-6
 #: Σ of the curvatures times K's diagonal over 2α from where on a first fit comes down from larger alphas; and
-#: the gradient to which.
+#: the gradient to which, in how many steps each.
 _GENTLE = 100.0
 _ROUGHLY = 0.1
+_MOST_ROUGH = 10
 
 
 @dataclass
@@ -263,27 +264,32 @@ def _started(problems, start, product, shape):
     return _State(a, h, b)
 
 
-def _by_duals(problems, inner, start, tol, max_iter, on_step, check):
-    """(a, b) by the problems' duals, or None; and how many steps of Newton's method went before.
+def _nearer(problems, inner, start, tol, max_iter, on_step):
+    """Where duals of vectors begin: coefficients that are stationary at some f.
 
     Where a dual has many variables, all of which would be free at first, a few steps leave fewer.
+
+    Returns
+    -------
+    a, b : tuple of ndarray
+    n_iter : int
+        Steps taken.
+    near : bool
+        Whether (a, b) is the minimum as it is.
     """
-    n, q = problems.y.shape
-    shape, n_iter = (n, q, problems.n_outputs), 0
-    at = _coefficients(start, shape)
-    if problems.loss.vector:
-        state = _started(problems, start, inner.exact, shape)
-        if n * (problems.n_outputs - 1) > _AT_ONCE:
-            n_iter = _come_down(problems, inner, state, max_iter) if start is None else 0
-            figures = _minimise(problems, inner, state, tol, min(max_iter, _FEW_STEPS), on_step)
-            n_iter += int(np.max(figures.n_iter))
-            inner.renew()
-            if (figures.gradient <= tol).all():
-                return (state.a, state.b), n_iter
-        f = state.h + problems.centre(state.h, state.b)
-        at = -problems.gradients(f) / (2 * problems.alphas[:, None])
-    a = minimise_duals(problems, inner.matrix, at, check, inner.n_threads)
-    return None if a is None else (a, np.zeros(shape[1:])), n_iter
+    n, n_iter = len(problems.y), 0
+    state = _started(problems, start, inner.exact, (n, len(problems.alphas), problems.n_outputs))
+    if n * (problems.n_outputs - 1) > _AT_ONCE:
+        n_iter = _come_down(problems, inner, state, max_iter) if start is None else 0
+        most = min(max_iter - n_iter, _FEW_STEPS)
+        figures = _minimise(problems, inner, state, tol, most, on_step)
+        n_iter += int(np.max(figures.n_iter))
+        inner.renew()
+        if (figures.gradient <= tol).all():
+            return (state.a, state.b), n_iter, True
+    f = state.h + problems.centre(state.h, state.b)
+    a = -problems.gradients(f) / (2 * problems.alphas[:, None])
+    return (a, np.zeros(a.shape[1:])), n_iter, False
 
 
 def _coefficients(start, shape):
@@ -369,7 +375,8 @@ def _come_down(problems, inner, state, max_iter):
         part.alphas = part.alphas * np.minimum(10.0**rung, strength[some] / _GENTLE)
         found = state.take(some)
         inner.renew()
-        n_iter += int(np.max(_minimise(part, inner, found, _ROUGHLY, min(max_iter, 10), None).n_iter))
+        figures = _minimise(part, inner, found, _ROUGHLY, min(max_iter - n_iter, _MOST_ROUGH), None)
+        n_iter += int(np.max(figures.n_iter))
         state.put(some, found)
     inner.renew()
     return n_iter
@@ -490,20 +497,24 @@ def newton(
         n_outputs,
     )
     inner = _Inner(product, single, low_rank, matrix, share, n_threads)
-    by_dual, least, before = None, None, 0
+    a, before = None, 0
     if has_duals(problems, matrix):
-        by_dual, before = _by_duals(problems, inner, start, tol, max_iter, on_step, check)
-    state = _started(problems, start if by_dual is None else by_dual, inner.exact, (n, q, n_outputs))
-    if by_dual is not None:
-        least = problems.dual_values(state.a, state.h)
-    elif start is None:
-        before += _come_down(problems, inner, state, max_iter)
-    figures = _minimise(problems, inner, state, tol, max_iter, on_step, least)
+        near = False
+        if loss.vector:
+            start, before, near = _nearer(problems, inner, start, tol, max_iter, on_step)
+        if not near:
+            a = minimise_duals(problems, matrix, _coefficients(start, (n, q, n_outputs)), check, n_threads)
+        start = start if a is None else (a, np.zeros((q, n_outputs)))
+    state = _started(problems, start, inner.exact, (n, q, n_outputs))
+    least = None if a is None else problems.dual_values(state.a, state.h)
+    if start is None:
+        before = _come_down(problems, inner, state, max_iter)
+    figures = _minimise(problems, inner, state, tol, max_iter - before, on_step, least)
     if inner.cheap and not _settled(inner, state):
         inner.give_up_single()
         inner.renew()
         before += figures.n_iter
-        figures = _minimise(problems, inner, state, tol, max_iter, on_step, least)
+        figures = _minimise(problems, inner, state, tol, max_iter - int(np.max(before)), on_step, least)
     figures.n_iter += before
     if least is not None:
         # At tiny α rounding of f leaves little of p, where the dual's own solution still has all digits.
