@@ -19,7 +19,8 @@ from ..solvers.quasi_newton import lbfgs
 from ._base import KernelEstimator, check_choice, check_flag, check_number, check_rng
 from ._canonical import weighted_variance
 from ._cost_problem import CostProblem, CostResult
-from ._svc import SupportVectorClassifier, encode_labels
+from ._labels import encode_labels
+from ._svc import SupportVectorClassifier
 
 __all__ = ["CostClassifier", "Posed"]
 

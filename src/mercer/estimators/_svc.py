@@ -1,4 +1,4 @@
-"""Classification by support vectors: labels, the layout of coefficients, decisions, votes and probabilities.
+"""Classification by support vectors: the layout of coefficients, decisions, votes and probabilities.
 
 Place on the way: ``_machines`` → ``_svm`` → **_svc** → ``svm``.
 """
@@ -7,16 +7,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import column_or_1d
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 
-from .._arrays import check_targets
 from ..kernels.prepared import n_rows, take_rows
 from ..solvers.platt import fit_sigmoid, sigmoid
 from ._base import check_choice, check_flag, check_number
 from ._certain import certain_argmax, certain_votes
+from ._labels import encode_labels
 from ._machines import pairs_of
 from ._one_against_one import couple, decisions_by_class, pair_decisions, votes
 from ._svm import _NO_WEIGHT, SupportVectorMachine
@@ -26,81 +24,6 @@ __all__ = ["SupportVectorClassifier"]
 _FOLDS = 5
 # Numbers of one batch of products.
 _BATCH = 2**22
-
-
-def check_labels(y, owner):
-    """Raise where an estimator's labels are none.
-
-    Parameters
-    ----------
-    y : array_like of shape (n,) or (n, t)
-    owner : str
-        Who wants them.
-
-    Raises
-    ------
-    ValueError
-        NaN or infinity, with its place; numbers that are no labels.
-    TypeError
-        Labels that have no order among them.
-    """
-    values = np.asarray(y)
-    if values.dtype == object:
-        _check_order(values)
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        check_targets(values, len(values), owner=owner)  # says where
-    if values.dtype.kind not in "iubUS":
-        check_classification_targets(y)
-
-
-def _check_order(values):
-    """Raise for the first label, of each column, that cannot be sorted among the others."""
-    for column in values.reshape(len(values), -1).T if values.size else ():
-        first = column[0]
-        for row, value in enumerate(column):
-            try:
-                value < first  # noqa: B015 (only whether it can be asked)
-            except TypeError:
-                raise TypeError(
-                    f"y holds {value!r} ({type(value).__name__}) at row {row} among labels such as {first!r} "
-                    f"({type(first).__name__}), and these have no order; drop rows without a label, and give "
-                    "labels of one type, for example by np.asarray(y).astype(str)"
-                ) from None
-
-
-def encode_labels(y, n, owner):
-    """Sorted classes, and each label's place among them.
-
-    Parameters
-    ----------
-    y : array_like of shape (n,)
-    n : int
-        Rows of X.
-    owner : str
-        Who wants them.
-
-    Returns
-    -------
-    classes : ndarray of shape (k,)
-    codes : ndarray of shape (n,)
-    """
-    if y is None:
-        raise ValueError(f"{owner} requires y to be passed, but the target y is None")
-    if type(y) is not np.ndarray or y.ndim != 1:
-        y = column_or_1d(y, warn=True)
-    if len(y) != n:
-        raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has {len(y)}"
-        )
-    check_labels(y, owner)
-    classes, codes = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(
-            f"The number of classes has to be greater than one; got {len(classes)} class "
-            f"({classes.tolist()[0]!r} "
-            f"only)"
-        )
-    return classes, codes
 
 
 class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):

@@ -13,8 +13,8 @@ from sklearn.exceptions import DataConversionWarning
 
 from .._arrays import check_targets
 from ..kernels.prepared import n_rows
+from ._labels import check_labels
 from ._neighbors_base import KernelNeighbors
-from ._svc import check_labels
 
 __all__ = ["KernelKNeighborsClassifier", "KernelKNeighborsRegressor"]
 

@@ -10,7 +10,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
 
 from ..estimators._base import KernelEstimator
-from ..estimators._svc import check_labels
+from ..estimators._labels import check_labels
 from ..kernels.prepared import n_rows
 from ._results import last_step
 from ._scores import Scores

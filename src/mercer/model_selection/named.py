@@ -8,7 +8,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import _num_samples
 
 from ..estimators._base import KernelEstimator
-from ..estimators._svc import encode_labels
+from ..estimators._labels import encode_labels
 from ..estimators.classification import KernelLogisticRegression, SquaredMarginClassifier
 from ..estimators.ridge import KernelRidge
 from .path import PathCV

@@ -88,10 +88,11 @@ class DualOutcome:
     bound : ndarray of shape (p,)
         For a problem with an infinite bound the largest margin that β allows; else infinity.
     n_iter : ndarray of shape (p,)
+        SMO steps.
     status : ndarray of shape (p,)
         Indices of `STATUS`.
     n_rows : ndarray of shape (p,)
-        Rows of the kernel matrix that were computed.
+        Rows of the kernel matrix that were computed for them.
     samples : ndarray of int
         Which of all samples each β is of.
     rows : str

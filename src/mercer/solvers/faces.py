@@ -6,7 +6,8 @@ At a large C a few hundred variables are free and badly conditioned, and SMO mov
 hundreds of thousands of steps. Here all free variables move together: to the minimum over the face of the
 box that they span, by one Cholesky factor, dropping each variable that meets its bound on the way (a
 rank-one change of the inverse); then variables at bounds whose gradient points inwards join, and so on. What
-comes out is feasible and never worse; the native solver looks at it, and goes on where this gave up.
+comes out is feasible and never worse but for rounding; the native solver looks at it, and goes on where this
+gave up.
 """
 
 import numpy as np
