@@ -327,7 +327,8 @@ class _Course:
         """The same for one problem, whose arrays by variable these are; β is changed in place."""
         job, on_step, sums = self.jobs[index], self.options["on_step"], None
         n_free = np.count_nonzero((beta > lower) & (beta < upper) & ((beta != 0) | (job.epsilon == 0)))
-        noise = np.finfo(np.float64).eps * layout.diagonal.max() * np.sqrt(beta @ beta)
+        with np.errstate(over="ignore"):
+            noise = np.finfo(np.float64).eps * layout.diagonal.max() * np.sqrt(beta @ beta)
         if face_steps(n_free, len(beta)) > spent or noise > tol:
             return False
         if job.separate:
