@@ -32,6 +32,7 @@ _PATIENCE, _LEAST_PATIENCE = 8, 4000
 # Steps over faces are begun where a few rounds cost no more than the SMO steps before, and may cost so many
 # times that, half of it after each time that they did not end the problem.
 _FACES_FOR = 4
+# Rounds at most, whatever they cost.
 _ROUNDS = 500
 # Of the memory for rows, in numbers for each entry of a face's matrix: that, and columns of its inverse.
 _FACE_NUMBERS = 3

@@ -15,13 +15,13 @@ import numpy as np
 from .. import _native
 from ..kernels.program import Side
 
-__all__ = ["FEW_ROUNDS", "KernelRows", "Rows", "face_steps", "newton_on_faces"]
+__all__ = ["KernelRows", "Rows", "face_steps", "newton_on_faces"]
 
 # What is added to the diagonal, relative to its largest entry: eigenvalues that rounding of the entries
 # leaves.
 _RIDGES = {np.dtype(np.float32): (1e-7, 1e-5), np.dtype(np.float64): (1e-13, 1e-10)}
-#: Rounds whose cost `face_steps` tells.
-FEW_ROUNDS = 3
+# Rounds whose cost `face_steps` tells.
+_FEW_ROUNDS = 3
 # Rounds in a row that gain next to nothing, of what was gained before them, until no more are made.
 _IDLE, _NOTHING = 5, 1e-9
 # Of the gap that is to be reached, what a face's own minimum may be off.
@@ -104,7 +104,7 @@ class KernelRows:
 
 
 def face_steps(n_free, n):
-    """How many SMO steps over n variables cost about as much as `FEW_ROUNDS` over so many free ones."""
+    """How many SMO steps over n variables cost about as much as `_FEW_ROUNDS` over so many free ones."""
     # seconds of both, measured at up to 1400 free of 5000
     faces = 5e-3 + 1e-10 * n_free**3 + 8e-9 * n_free * n
     return max(1, int(faces / (4e-7 + 6e-10 * n)))
@@ -346,7 +346,7 @@ def newton_on_faces(
         if found is None:
             return True
         A, rate, least, most = found
-        worth -= face_steps(len(A), len(F)) / FEW_ROUNDS
+        worth -= face_steps(len(A), len(F)) / _FEW_ROUNDS
         if len(A) > most_free or worth < 0:
             return False
         members = sums[:, A] if isinstance(sums, np.ndarray) else _members(A, sums)
