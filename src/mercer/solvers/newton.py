@@ -8,6 +8,8 @@ C outputs being summed over. At the minimum a = −g/(2α), g = w l'(f). At any 
 dual problem, where Σ p = 0 if b minimises P for that a. The gap between P(a, b) and the dual value of p is
 then α (a − p)ᵀ K (a − p), without any cancellation, and the feature-space norm of a − p bounds the distance
 of a to the solution (P is 2α-strongly convex in that norm).
+
+``newton_steps`` has the steps; here is where they begin, and what comes back.
 """
 
 from dataclasses import dataclass
@@ -15,28 +17,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from .newton_dual import has_duals, minimise_duals
-from .newton_factors import preconditioner
 from .newton_problem import Problems, minimise_in_span
-from .newton_system import by_problem, laid_out, solve_newton_system
+from .newton_steps import Inner, State, minimise, settled
+from .newton_system import laid_out
 
 __all__ = ["NewtonOutcome", "newton"]
 
-#: Of the decrease that the slope promises, a step has to bring so much.
-_ARMIJO = 1e-4
-#: Relative rounding of P, where f comes out of float32 products and where not: below it steps are full.
-_BLUR = {True: 1e-7, False: 1e-12}
-#: Steps after which the gradient has to have halved, or P to have fallen by this part.
-_PATIENCE = 8
-_SLOWEST = 1e-6
-#: Steps of conjugate gradients after which, in float32, their error has to have halved.
-_SINGLE_PATIENCE = 30
-_MOST_PRODUCTS = 500
 #: Of P, what the last step in the span of other solutions may have brought.
 _START = 1e-4
 #: Variables of a dual of vectors up to which no step goes before it, and else how many steps.
 _AT_ONCE, _FEW_STEPS = 1000, 15
-#: Of the largest |K a|, what cheap products may have left in it.
-_DRIFT = 1e-6
 #: Σ of the curvatures times K's diagonal over 2α from where on a first fit comes down from larger alphas; and
 #: the gradient to which, in how many steps each.
 _GENTLE = 100.0
@@ -81,178 +71,14 @@ class NewtonOutcome:
     n_products: int
 
 
-@dataclass
-class _State:
-    """Coefficients, h = K a, and intercepts."""
-
-    a: np.ndarray
-    h: np.ndarray
-    b: np.ndarray
-
-    def take(self, going):
-        return _State(self.a[:, going], self.h[:, going], self.b[going])
-
-    def put(self, going, other):
-        self.a[:, going], self.h[:, going], self.b[going] = other.a, other.h, other.b
-
-
-@dataclass
-class _Gauge:
-    """What is known at a state."""
-
-    f: np.ndarray
-    p: np.ndarray  # −g/(2α)
-    Kp: np.ndarray
-    error: np.ndarray  # ‖a − p‖ in the feature space
-    gradient: np.ndarray
-    objective: np.ndarray
-    gap: np.ndarray
-
-    def take(self, left):
-        return _Gauge(
-            self.f[:, left],
-            self.p[:, left],
-            self.Kp[:, left],
-            *(part[left] for part in (self.error, self.gradient, self.objective, self.gap)),
-        )
-
-
-def _gauge(problems, product, state):
-    """How far a state is from the solution, by p and K p. One product."""
-    n = len(state.a)
-    f = state.h + state.b
-    g = problems.gradients(f)
-    p = -g / (2 * problems.alphas[:, None])
-    Kp = product(p.reshape(n, -1)).reshape(p.shape)
-    away = np.maximum(by_problem(state.a - p, state.h - Kp), 0.0)
-    own = by_problem(state.a, state.h)
-    size = np.maximum(np.maximum(own, by_problem(p, Kp)), 0.0)
-    error = np.sqrt(away)
-    relative = np.divide(error, np.sqrt(size), out=np.zeros_like(error), where=(size > 0) & (size < np.inf))
-    relative[~(size < np.inf)] = 1.0  # p is beyond the range: next to it a is 0
-    if problems.fit_intercept:
-        sums, sizes = np.abs(g.sum(axis=0)).max(axis=1), np.abs(g).sum(axis=(0, 2))
-        relative = np.maximum(relative, np.divide(sums, sizes, out=np.zeros_like(sums), where=sizes > 0))
-    objective = problems.costs(f) + problems.alphas * own
-    gap = problems.alphas * away
-    if problems.fit_intercept:
-        # Nought but for rounding, or where no b attains the minimum.
-        gap = gap + np.abs((g.sum(axis=0) * state.b).sum(axis=1))
-    return _Gauge(f, p, Kp, error, relative, objective, gap)
-
-
-def _step(problems, state, gauge, step, image, shift, blur):
-    """Move along the line to (p + step, b + shift) until P has fallen enough: a new state."""
-    da, dh = gauge.p + step - state.a, gauge.Kp + image - state.h
-    alphas = problems.alphas
-    first = by_problem(state.a, dh) + by_problem(da, state.h)
-    second = by_problem(da, dh)
-    own = by_problem(state.a, state.h)
-    # g = −2α p, and Σ g = 0.
-    slope = 2 * alphas * by_problem(state.a - gauge.p, dh)
-    length, df = np.ones(len(alphas)), dh + shift
-    blur = blur * np.abs(gauge.objective)
-    for _ in range(40):
-        costs = problems.costs(gauge.f + length[:, None] * df)
-        value = costs + alphas * (own + length * first + length**2 * second)
-        limit = gauge.objective + _ARMIJO * length * np.minimum(slope, 0.0) + blur
-        short = ~(value <= limit)
-        if not short.any():
-            break
-        length[short] /= 2
-    else:
-        # Rounding, or numbers beyond the range, left no descent in it.
-        da[:, short], dh[:, short], shift = 0.0, 0.0, np.where(short[:, None], 0.0, shift)
-    t = length[:, None]
-    moved = _State(state.a + t * da, state.h + t * dh, state.b + length[:, None] * shift)
-    whole = length == 1
-    if whole.any():  # without the rounding of a − a
-        moved.a[:, whole] = (gauge.p + step)[:, whole]
-        moved.h[:, whole] = (gauge.Kp + image)[:, whole]
-    return moved
-
-
-def _forcing(gradient, tol):
-    """By which factor a system's error is to fall: as a full step's own error, and not beyond `tol`."""
-    ahead = np.divide(tol, gradient, out=np.ones_like(gradient), where=gradient > 0)
-    return np.clip(0.3 * np.maximum(gradient, ahead), 3e-5, 0.1)
-
-
-def _by_column(product):
-    """The same, its results laid out as arrays are here."""
-    return lambda V: np.asfortranarray(product(V))
-
-
-class _Inner:
-    """The product and the preconditioner of the Newton systems, renewed when that pays."""
-
-    def __init__(self, product, single, low_rank, matrix, share, n_threads):
-        self.exact = _by_column(product)
-        self.product = self.exact if single is None else _by_column(single)
-        self.low_rank, self.matrix, self.share, self.n_threads = low_rank, matrix, share, n_threads
-        self.preconditioner, self.n_products = None, 0
-        self._first = self._excess = 0
-
-    @property
-    def cheap(self):
-        return self.product is not self.exact
-
-    def give_up_single(self):
-        self.product = self.exact
-
-    def renew(self):
-        self.preconditioner = None
-
-    def take(self, going):
-        if self.preconditioner is not None:
-            self.preconditioner = self.preconditioner.take(going)
-
-    def _preconditioner(self, problems, curvature):
-        """The one at hand, following the curvature, or a new one."""
-        followed = None
-        if self.preconditioner is not None and self._excess < self.preconditioner.cost:
-            followed = self.preconditioner.at(curvature)
-        if followed is None:
-            self.preconditioner = None  # its memory first
-            self.preconditioner = followed = preconditioner(
-                self.low_rank, curvature, problems.alphas, self.matrix, self.share, self.n_threads
-            )
-            self._first = None
-        return followed
-
-    def solve(self, problems, gauge, state, tol):
-        curvature = problems.curvature(gauge.f)
-        preconditioner = self._preconditioner(problems, curvature)
-        target = 2 * problems.alphas * gauge.error * _forcing(gauge.gradient, tol)
-        step, image, shift, reached, n_iter = solve_newton_system(
-            self.product,
-            curvature,
-            problems.alphas,
-            curvature.adjoint(state.h - gauge.Kp),
-            preconditioner,
-            target=target,
-            max_iter=_MOST_PRODUCTS,
-            fit_intercept=problems.fit_intercept,
-            patience=_SINGLE_PATIENCE if self.cheap else 10 * _SINGLE_PATIENCE,
-        )
-        self.n_products += n_iter
-        if self._first is None:
-            self._first, self._excess = n_iter, 0
-        self._excess += max(0, n_iter - self._first)
-        if not reached.all():
-            self.give_up_single()
-            self._excess = np.inf  # the preconditioner may be at fault
-        return step, image, shift
-
-
 def _started(problems, start, product, shape):
     n, q, _ = shape
     if start is None:
-        return _State(laid_out(np.zeros(shape)), laid_out(np.zeros(shape)), np.zeros(shape[1:]))
+        return State(laid_out(np.zeros(shape)), laid_out(np.zeros(shape)), np.zeros(shape[1:]))
     if isinstance(start, tuple):
         a, b = (np.array(part, dtype=np.float64) for part in start)
         a, b = laid_out(a.reshape(shape)), b.reshape(shape[1:])
-        return _State(a, product(a.reshape(n, -1)).reshape(shape), b)
+        return State(a, product(a.reshape(n, -1)).reshape(shape), b)
     outcomes = [start] if isinstance(start, NewtonOutcome) else list(start)
     A = [each.a.reshape(shape) for each in outcomes]
     B = [each.b.reshape(shape[1:]) for each in outcomes]
@@ -261,7 +87,7 @@ def _started(problems, start, product, shape):
     t[:, 0] = 1.0
     t, b = minimise_in_span(problems, A, H, t, B[0].copy(), rtol=_START)
     a, h = (sum(each * t[:, k, None] for k, each in enumerate(parts)) for parts in (A, H))
-    return _State(a, h, b)
+    return State(a, h, b)
 
 
 def _nearer(problems, inner, start, tol, max_iter, on_step):
@@ -282,7 +108,7 @@ def _nearer(problems, inner, start, tol, max_iter, on_step):
     if n * (problems.n_outputs - 1) > _AT_ONCE:
         n_iter = _come_down(problems, inner, state, max_iter) if start is None else 0
         most = min(max_iter - n_iter, _FEW_STEPS)
-        figures = _minimise(problems, inner, state, tol, most, on_step)
+        figures = minimise(problems, inner, state, tol, most, on_step)
         n_iter += int(np.max(figures.n_iter))
         inner.renew()
         if (figures.gradient <= tol).all():
@@ -298,65 +124,6 @@ def _coefficients(start, shape):
         start = start[0]
     a = start[0] if isinstance(start, tuple) else getattr(start, "a", None)
     return None if a is None or np.size(a) != np.prod(shape) else np.reshape(a, shape)
-
-
-@dataclass
-class _Figures:
-    """What was reached, by problem."""
-
-    objective: np.ndarray
-    gap: np.ndarray
-    gradient: np.ndarray
-    n_iter: np.ndarray
-
-    @classmethod
-    def of(cls, q):
-        return cls(*(np.zeros(q) for _ in range(3)), np.zeros(q, dtype=np.intp))
-
-    def put(self, going, gauge, n_iter):
-        self.objective[going], self.gap[going] = gauge.objective, gauge.gap
-        self.gradient[going], self.n_iter[going] = gauge.gradient, n_iter
-
-
-def _minimise(problems, inner, state, tol, max_iter, on_step, least=None):
-    """Newton steps, `state` being changed, until each problem is done, is stuck, or may go no further.
-
-    `least` is what no objective is below, if that is known: rounding may keep the gradient above `tol`.
-    """
-    q = len(problems.alphas)
-    least = np.full(q, -np.inf) if least is None else least
-    figures, going = _Figures.of(q), np.arange(q)
-    best, lowest, best_at = np.full(q, np.inf), np.full(q, np.inf), np.zeros(q, dtype=np.intp)
-    all_, current = problems, _State(state.a, state.h, state.b)
-    for n_iter in range(max_iter + 1):
-        current.b = problems.centre(current.h, current.b)
-        gauge = _gauge(problems, inner.exact, current)
-        inner.n_products += 1
-        state.put(going, current)
-        figures.put(going, gauge, n_iter)
-        if on_step is not None:
-            on_step(n_iter, figures.gradient)
-        fallen = lowest[going] - gauge.objective > _SLOWEST * np.abs(gauge.objective)
-        better = (gauge.gradient < best[going] / 2) | fallen
-        some = going[better]
-        best[some], lowest[some], best_at[some] = gauge.gradient[better], gauge.objective[better], n_iter
-        stuck = n_iter - best_at[going] >= _PATIENCE
-        if stuck.any() and inner.cheap:
-            inner.give_up_single()
-            current.h = inner.exact(current.a.reshape(len(current.a), -1)).reshape(current.a.shape)
-            best_at[going], stuck[:] = n_iter, False
-        proven = (n_iter > 0) & (gauge.objective - least[going] <= tol * np.abs(gauge.objective))
-        left = (gauge.gradient > tol) & ~stuck & ~proven
-        if not left.any() or n_iter == max_iter:
-            break
-        if not left.all():
-            going = going[left]
-            problems, current, gauge = all_.take(going), current.take(left), gauge.take(left)
-            inner.take(left)
-        cheap = inner.cheap
-        step, image, shift = inner.solve(problems, gauge, current, tol)
-        current = _step(problems, current, gauge, step, image, shift, _BLUR[cheap])
-    return figures
 
 
 def _come_down(problems, inner, state, max_iter):
@@ -375,20 +142,11 @@ def _come_down(problems, inner, state, max_iter):
         part.alphas = part.alphas * np.minimum(10.0**rung, strength[some] / _GENTLE)
         found = state.take(some)
         inner.renew()
-        figures = _minimise(part, inner, found, _ROUGHLY, min(max_iter - n_iter, _MOST_ROUGH), None)
+        figures = minimise(part, inner, found, _ROUGHLY, min(max_iter - n_iter, _MOST_ROUGH), None)
         n_iter += int(np.max(figures.n_iter))
         state.put(some, found)
     inner.renew()
     return n_iter
-
-
-def _settled(inner, state):
-    """Put K a for h, and say whether it was that but for float32's rounding of small steps."""
-    h = inner.exact(state.a.reshape(len(state.a), -1)).reshape(state.a.shape)
-    inner.n_products += 1
-    settled = np.abs(h - state.h).max() <= _DRIFT * np.abs(h).max()
-    state.h[...] = h
-    return settled
 
 
 def _outcome(problems, inner, state, figures, tol):
@@ -496,7 +254,7 @@ def newton(
         fit_intercept,
         n_outputs,
     )
-    inner = _Inner(product, single, low_rank, matrix, share, n_threads)
+    inner = Inner(product, single, low_rank, matrix, share, n_threads)
     a, before = None, 0
     if has_duals(problems, matrix):
         near = False
@@ -509,12 +267,12 @@ def newton(
     least = None if a is None else problems.dual_values(state.a, state.h)
     if start is None:
         before = _come_down(problems, inner, state, max_iter)
-    figures = _minimise(problems, inner, state, tol, max_iter - before, on_step, least)
-    if inner.cheap and not _settled(inner, state):
+    figures = minimise(problems, inner, state, tol, max_iter - before, on_step, least)
+    if inner.cheap and not settled(inner, state):
         inner.give_up_single()
         inner.renew()
         before += figures.n_iter
-        figures = _minimise(problems, inner, state, tol, max_iter - int(np.max(before)), on_step, least)
+        figures = minimise(problems, inner, state, tol, max_iter - int(np.max(before)), on_step, least)
     figures.n_iter += before
     if least is not None:
         # At tiny α rounding of f leaves little of p, where the dual's own solution still has all digits.
