@@ -210,6 +210,7 @@ def _solve(search, group, view):
     family = family_of(final)(final, X, view.y, view.weights, view.folds)
     if not family.folds:
         return
+    family.labels_only = search.scores.are_of_labels(final)
     train = family.folds[0][1]
     kernel = family.kernel(take_rows(X, train) if len(view.folds) == 1 else X, train)
     machine, give = family.machine()

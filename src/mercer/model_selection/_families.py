@@ -22,6 +22,7 @@ from ..estimators.ridge import KernelRidge
 from ..kernels.prepared import n_rows
 from ..solvers.held_matrix import HeldMatrix, low_rank_of
 from ..solvers.newton import newton
+from ..solvers.newton_labels import Labels
 from ..solvers.ridge_folds import ridge_folds
 from ..solvers.spectral import ridge_loo_path
 from ._work import in_turns
@@ -141,12 +142,17 @@ class _NewtonFamily:
     weights : ndarray of shape (n,) or None
     folds : list of (fold, train, test)
         Those to be solved, if they can be here.
+
+    Attributes
+    ----------
+    labels_only : bool
+        Whether f will be asked for labels alone: these may be known before f has all digits.
     """
 
     n_classes = None
 
     def __init__(self, estimator, X, y, weights, folds):
-        self.estimator = estimator
+        self.estimator, self.labels_only = estimator, False
         self.weights = check_weights(weights, n_rows(X))
         self._folds = self._posed_folds(y, folds, n_rows(X))
 
@@ -205,6 +211,7 @@ class _NewtonFamily:
             "share": share,
             "check": check,
             "n_classes": self.n_classes,
+            "labels": Labels(held.K) if self.labels_only and Labels.takes(self.loss) else None,
         }
         if self.estimator.max_iter is not None:
             options["max_iter"] = self.estimator.max_iter

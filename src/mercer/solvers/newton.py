@@ -56,6 +56,7 @@ class NewtonOutcome:
     n_iter : ndarray of int of shape (q,)
         Steps.
     converged : ndarray of bool of shape (q,)
+        Whether `gradient` is at most the tolerance, or all labels are known, if that will do.
     n_products : int
         Products with K, the cheap ones too.
     """
@@ -149,10 +150,19 @@ def _come_down(problems, inner, state, max_iter):
     return n_iter
 
 
+def _still_known(labels, problems, figures, state):
+    """Whether labels that were known are, by the K a that has been put for h."""
+    some = np.flatnonzero(figures.known)
+    if not some.size:
+        return True
+    part, found = problems.take(some), state.take(some)
+    return labels.judge(part, found.h + found.b, found.a, figures.gap[some])[0].all()
+
+
 def _outcome(problems, inner, state, figures, tol):
     """The figures and the state, with the fit's own K a where float32 may have left traces in it."""
     n = len(state.a)
-    converged = figures.gradient <= tol
+    converged = (figures.gradient <= tol) | figures.known
     if not converged.all():
         short = np.flatnonzero(~converged)
         state.h[:, short] = inner.exact(state.a[:, short].reshape(n, -1)).reshape(n, len(short), -1)
@@ -187,6 +197,7 @@ def newton(
     max_iter=100,
     on_step=None,
     n_classes=None,
+    labels=None,
     share=1,
     check=None,
     n_threads=None,
@@ -224,6 +235,8 @@ def newton(
         ``on_step(n_iter, gradient)``.
     n_classes : int or None
         C, of a loss of vectors; None is the largest code and one more.
+    labels : Labels or None
+        For problems that are asked for labels alone: once these are known a problem counts as converged.
     share : int
         So many calls like this share the memory that one would take.
     check : callable or None
@@ -267,12 +280,14 @@ def newton(
     least = None if a is None else problems.dual_values(state.a, state.h)
     if start is None:
         before = _come_down(problems, inner, state, max_iter)
-    figures = minimise(problems, inner, state, tol, max_iter - before, on_step, least)
-    if inner.cheap and not settled(inner, state):
+    figures = minimise(problems, inner, state, tol, max_iter - before, on_step, least, labels)
+    drifts = inner.cheap or (single is not None and figures.known.any())
+    if drifts and not (settled(inner, state) and _still_known(labels, problems, figures, state)):
         inner.give_up_single()
         inner.renew()
         before += figures.n_iter
-        figures = minimise(problems, inner, state, tol, max_iter - int(np.max(before)), on_step, least)
+        most = max_iter - int(np.max(before))
+        figures = minimise(problems, inner, state, tol, most, on_step, least, labels)
     figures.n_iter += before
     if least is not None:
         # At tiny α rounding of f leaves little of p, where the dual's own solution still has all digits.

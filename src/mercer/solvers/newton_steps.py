@@ -206,20 +206,22 @@ class _Figures:
     gap: np.ndarray
     gradient: np.ndarray
     n_iter: np.ndarray
+    known: np.ndarray  # whether the labels are
 
     @classmethod
     def of(cls, q):
-        return cls(*(np.zeros(q) for _ in range(3)), np.zeros(q, dtype=np.intp))
+        return cls(*(np.zeros(q) for _ in range(3)), np.zeros(q, dtype=np.intp), np.zeros(q, dtype=bool))
 
     def put(self, going, gauge, n_iter):
         self.objective[going], self.gap[going] = gauge.objective, gauge.gap
         self.gradient[going], self.n_iter[going] = gauge.gradient, n_iter
 
 
-def minimise(problems, inner, state, tol, max_iter, on_step, least=None):
+def minimise(problems, inner, state, tol, max_iter, on_step, least=None, labels=None):
     """Newton steps, `state` being changed, until each problem is done, is stuck, or may go no further.
 
-    `least` is what no objective is below, if that is known: rounding may keep the gradient above `tol`.
+    `least` is what no objective is below, if that is known: rounding may keep the gradient above `tol`. With
+    `labels` (`Labels`) a problem is done, too, where these are known.
     """
     q = len(problems.alphas)
     least = np.full(q, -np.inf) if least is None else least
@@ -239,12 +241,17 @@ def minimise(problems, inner, state, tol, max_iter, on_step, least=None):
         some = going[better]
         best[some], lowest[some], best_at[some] = gauge.gradient[better], gauge.objective[better], n_iter
         stuck = n_iter - best_at[going] >= _PATIENCE
-        if stuck.any() and inner.cheap:
+        anew = stuck.any() and inner.cheap
+        if anew:
             inner.give_up_single()
             current.h = inner.exact(current.a.reshape(len(current.a), -1)).reshape(current.a.shape)
             best_at[going], stuck[:] = n_iter, False
         proven = (n_iter > 0) & (gauge.objective - least[going] <= tol * np.abs(gauge.objective))
-        left = (gauge.gradient > tol) & ~stuck & ~proven
+        left, aim = (gauge.gradient > tol) & ~stuck & ~proven, tol
+        if labels is not None and left.any() and not anew:
+            figures.known[going], factor = labels.judge(problems, gauge.f, current.a, gauge.gap)
+            left &= ~figures.known[going]
+            aim = np.maximum(tol, factor * gauge.gradient)[left]
         if not left.any() or n_iter == max_iter:
             break
         if not left.all():
@@ -252,7 +259,7 @@ def minimise(problems, inner, state, tol, max_iter, on_step, least=None):
             problems, current, gauge = all_.take(going), current.take(left), gauge.take(left)
             inner.take(left)
         cheap = inner.cheap
-        step, image, shift = inner.solve(problems, gauge, current, tol)
+        step, image, shift = inner.solve(problems, gauge, current, aim)
         current = _step(problems, current, gauge, step, image, shift, _BLUR[cheap])
     return figures
 
