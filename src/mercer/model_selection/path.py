@@ -51,7 +51,8 @@ class PathCV(GridSearchCV):
     every machine is solved to the estimator's `tol`, as it would be by itself. For the estimators with a
     penalty α one kernel matrix serves all folds and all α: `KernelRidge` by spaces in which all α of a fold
     are solved (each to a residual that is checked) or by one decomposition, the others by Newton steps for
-    all folds together, each α from the one before. Whatever else is searched goes through ``clone`` and
+    some folds together, each α from the ones before; where scores are of labels alone, logistic regression
+    ends once a bound proves that no label can change. Whatever else is searched goes through ``clone`` and
     ``fit``, one after another.
 
     The last step of a ``Pipeline`` counts as the estimator: its transformers are fitted to each fold's
