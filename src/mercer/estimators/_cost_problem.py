@@ -4,7 +4,6 @@ Place on the way: ``solvers`` → **_cost_problem** → estimators that minimise
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -228,9 +227,7 @@ class CostProblem:
         low_rank, single, alone = self._low_rank(operators), None, y.ndim == 1
         if self._matrix is not None:
             single = HeldMatrix(self._matrix, low_rank, self._n_jobs).single
-        start = options.pop("start", None)
-        solve = partial(
-            newton,
+        outcome = newton(
             operators["product"],
             loss,
             y,
@@ -244,11 +241,6 @@ class CostProblem:
             n_threads=self._n_jobs,
             **options,
         )
-        outcome = solve(start=start)
-        if start is not None and not outcome.converged.all():
-            # From a solution of another problem steps may be stuck at kinks, where those from 0 are not.
-            again = solve()
-            outcome = again if again.converged.sum() > outcome.converged.sum() else outcome
         parts = (outcome.a, outcome.b, outcome.objective, outcome.gap, outcome.gradient)
         if alone:
             parts = (outcome.a[:, 0], *(part[0] for part in parts[1:]))

@@ -218,15 +218,10 @@ class _NewtonFamily:
         starts = []
         for alpha in alphas:
             every, mine = np.full(n_rest * len(folds), alpha), held.on(check())
-            solve = partial(
-                newton, checked(mine.exact), self.loss, y, every, n_threads=mine.threads,
+            found = newton(
+                checked(mine.exact), self.loss, y, every, n_threads=mine.threads, start=starts or None,
                 single=None if mine.single is None else checked(mine.single), **options,
             )  # fmt: skip
-            found = solve(start=starts or None)
-            if starts and not found.converged.all():
-                # from afar steps go by way of larger α, where from a solution they may be stuck at kinks
-                again = solve()
-                found = again if again.converged.sum() > found.converged.sum() else found
             starts = [found, *starts][:_STARTS]
             yield float(alpha), found
 

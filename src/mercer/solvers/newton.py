@@ -226,7 +226,7 @@ def newton(
         A cheaper, less exact product, of float32 values. What it loses comes back with the next step.
     start : NewtonOutcome, list of NewtonOutcome, (a, b), or None
         Where to begin: outcomes of the same shape, for other alphas for instance, in whose span the minimum
-        is taken; a tuple costs a product more.
+        is taken; a tuple costs a product more. One from which a problem does not end gives way to None.
     tol : float
         For the relative gradient, see `NewtonOutcome`.
     max_iter : int
@@ -267,21 +267,38 @@ def newton(
         fit_intercept,
         n_outputs,
     )
-    inner = Inner(product, single, low_rank, matrix, share, n_threads)
+
+    def attempt(start):
+        inner = Inner(product, single, low_rank, matrix, share, n_threads)
+        return _from(problems, inner, start, tol, max_iter, on_step, labels, check)
+
+    outcome = attempt(start)
+    if start is not None and not outcome.converged.all():
+        # From afar steps go by way of larger α, where from another problem's solution they may be stuck.
+        again = attempt(None)
+        outcome = again if again.converged.sum() > outcome.converged.sum() else outcome
+    return outcome
+
+
+def _from(problems, inner, start, tol, max_iter, on_step, labels, check):
+    """The outcome of steps from a start."""
+    n, q, n_outputs = len(problems.y), len(problems.alphas), problems.n_outputs
     a, before = None, 0
-    if has_duals(problems, matrix):
+    if has_duals(problems, inner.matrix):
         near = False
-        if loss.vector:
+        if problems.loss.vector:
             start, before, near = _nearer(problems, inner, start, tol, max_iter, on_step)
         if not near:
-            a = minimise_duals(problems, matrix, _coefficients(start, (n, q, n_outputs)), check, n_threads)
+            begin = _coefficients(start, (n, q, n_outputs))
+            a = minimise_duals(problems, inner.matrix, begin, check, inner.n_threads)
         start = start if a is None else (a, np.zeros((q, n_outputs)))
     state = _started(problems, start, inner.exact, (n, q, n_outputs))
     least = None if a is None else problems.dual_values(state.a, state.h)
     if start is None:
         before = _come_down(problems, inner, state, max_iter)
+    single = inner.cheap
     figures = minimise(problems, inner, state, tol, max_iter - before, on_step, least, labels)
-    drifts = inner.cheap or (single is not None and figures.known.any())
+    drifts = inner.cheap or (single and figures.known.any())
     if drifts and not (settled(inner, state) and _still_known(labels, problems, figures, state)):
         inner.give_up_single()
         inner.renew()
