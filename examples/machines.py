@@ -75,10 +75,12 @@ def draw(folder):
     from mercer.plotting import DecisionBoundaryDisplay
 
     X, y = make_moons(200, noise=0.2, random_state=0)
-    figure, axes = plt.subplots(1, len(KERNELS), figsize=(13, 4.2), layout="constrained")
+    figure, axes = plt.subplots(1, len(KERNELS), figsize=(13, 4.6), layout="constrained")
     for panel, (name, kernel) in zip(axes, KERNELS.items(), strict=True):
         DecisionBoundaryDisplay.from_estimator(SVC(C=10.0, kernel=kernel).fit(X, y), X, y, ax=panel)
         panel.set_title(name)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     path = folder / "machines.png"
     figure.savefig(path, dpi=120)
     plt.close(figure)
