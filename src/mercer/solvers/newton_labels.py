@@ -153,7 +153,7 @@ def _excess(problems, f, a, largest):
             short -= short.mean(axis=1, keepdims=True)
         row, each = problems.curvature(f).diagonal.min(axis=2).argmax(axis=0), np.arange(len(short))
         inside[row, each] += scale[row, each] * short
-        moved[row, each] -= short
+        moved[row, each] += np.where(counts[row, each, None], short, np.inf)
     inside = plain(inside)
     products = -plain(f) * inside
     parts = (
