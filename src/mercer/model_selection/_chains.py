@@ -268,16 +268,18 @@ class Chain:
 
         They are means over the variables that are free, or the middle of what the others allow.
         """
-        F, offsets = self.F, self.problems.offsets
-        near = _AT_BOUND * np.maximum.reduceat(np.abs(self.beta), offsets).repeat(self.problems.lengths)
-        for bound in (self.lower, self.upper):
-            np.copyto(self.beta, bound, where=np.abs(self.beta - bound) <= near)
-        rises, falls = self.beta < self.upper, self.beta > self.lower
+        F, beta, offsets = self.F, self.beta, self.problems.offsets
+        near = _AT_BOUND * np.maximum.reduceat(np.abs(beta), offsets).repeat(self.problems.lengths)
+        falls, rises = beta - self.lower > near, self.upper - beta > near
+        np.copyto(beta, self.lower, where=~falls)
+        np.copyto(beta, self.upper, where=~rises)
         free = rises & falls
-        most = np.maximum.reduceat(np.where(rises, F, -np.inf), offsets)
-        least = np.minimum.reduceat(np.where(falls, F, np.inf), offsets)
         n_free, total = self._by_pair(free.astype(float)), self._by_pair(np.where(free, F, 0.0))
-        self.bias = np.where(n_free > 0, total / np.maximum(n_free, 1), (most + least) / 2)
+        self.bias = total / np.maximum(n_free, 1)
+        if not n_free.all():
+            most = np.maximum.reduceat(np.where(rises, F, -np.inf), offsets)
+            least = np.minimum.reduceat(np.where(falls, F, np.inf), offsets)
+            self.bias = np.where(n_free > 0, self.bias, (most + least) / 2)
 
     def _newton(self, index, n):
         beta, F, lower, upper = (a[self.spans[index]] for a in (self.beta, self.F, self.lower, self.upper))
