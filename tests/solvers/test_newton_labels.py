@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import rel_entr, softmax
 
+from mercer import KernelLogisticRegression, PathCV, SquaredMarginClassifier
 from mercer.kernels import RBF, Linear
 from mercer.losses import Logistic, Softmax
 from mercer.model_selection import _families
@@ -170,9 +171,22 @@ def test_labels_of_cheap_products_are_looked_at_again(rng):
     assert (found.gradient <= 1e-8).all()
 
 
-def test_paths_ask_for_them_where_scores_are_of_labels(monkeypatch, rng):
-    from mercer import KernelLogisticRegression, PathCV, SquaredMarginClassifier
+@every_loss
+def test_scores_by_cheap_products_are_those_of_fits(loss, rng):
+    X = rng.normal(size=(1500, 4))
+    score = X[:, 0] * X[:, 1] + X[:, 2] + 0.5 * rng.normal(size=len(X))
+    y = np.digitize(score, [-0.7, 0.7]) if loss.vector else score > 0
+    folds = [(np.arange(300, 1500), np.arange(300)), (np.arange(1200), np.arange(1200, 1500))]
+    machine = KernelLogisticRegression(gamma=0.3)
+    search = PathCV(machine, alphas=[10.0, 0.1, 1e-3], cv=folds, refit=False).fit(X, y)
+    for k, (train, test) in enumerate(folds):
+        scores = search.cv_results_[f"split{k}_test_score"]
+        for params, found in zip(search.cv_results_["params"], scores, strict=True):
+            fit = machine.set_params(**params).fit(X[train], y[train])
+            assert found == fit.score(X[test], y[test])
 
+
+def test_paths_ask_for_them_where_scores_are_of_labels(monkeypatch, rng):
     asked, newton_ = [], newton
 
     def spy(*args, labels=None, **options):

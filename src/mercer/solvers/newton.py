@@ -151,12 +151,18 @@ def _come_down(problems, inner, state, max_iter):
 
 
 def _still_known(labels, problems, figures, state):
-    """Whether labels that were known are, by the K a that has been put for h."""
+    """Whether labels that were known are, by the K a that has been put for h, and by b that is best for it.
+
+    By the dual's value at a alone: the gap at hand came from the h before. Where that does not tell, the next
+    steps, from here, begin with a gap of their own.
+    """
     some = np.flatnonzero(figures.known)
     if not some.size:
         return True
     part, found = problems.take(some), state.take(some)
-    return labels.judge(part, found.h + found.b, found.a, figures.gap[some])[0].all()
+    found.b = part.centre(found.h, found.b)
+    state.put(some, found)
+    return labels.judge(part, found.h + found.b, found.a, np.full(some.size, np.inf))[0].all()
 
 
 def _outcome(problems, inner, state, figures, tol):

@@ -96,11 +96,12 @@ class Labels:
         if not few:
             unsure = unsure[np.argpartition(gaps[unsure].min(axis=1), _SOME)[:_SOME]]
         trained = np.flatnonzero(w > 0)
+        others, weights = p[trained], w[trained]
         apart = distance * self._apart(unsure, trained)
         for k, row in enumerate(unsure):
             each = gaps_over_moves[row]
             for c in np.flatnonzero(~(each > 1)):
-                near = apart[k] + _most_moved(p[trained][:, [own[row], c]], w[trained], excess)
+                near = apart[k] + _most_moved(others[:, [own[row], c]], weights, excess)
                 each[c] = np.fmax(each[c], gaps[row, c] / near.min())
             room[row] = np.fmax(room[row], each.min())
         found = np.fmax(room[unsure], 0.0)
