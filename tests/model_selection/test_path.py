@@ -19,7 +19,7 @@ from sklearn.svm import SVC as SklearnSVC
 
 from mercer import SVC, SVR, KernelRidge, NuSVC, NuSVR, PathCV
 from mercer.kernels import RBF, Laplacian, Linear, Matern
-from mercer.model_selection import _machine_path
+from mercer.model_selection import _chains, _machine_path
 
 CS = [10.0, 0.1, 1000.0, 1.0]
 GAMMAS = [0.01, 0.3]
@@ -155,6 +155,20 @@ def test_a_larger_problem_in_float32(make, monkeypatch):
         search.fit(X, y)
     # both are within tol of the optimum, on which C = 100 puts large coefficients
     np.testing.assert_allclose(splits_of(search), by_fits(search, X, y), rtol=2e-2, atol=2e-3)
+
+
+@pytest.mark.parametrize("with_faces", [True, False])
+def test_problems_that_crawl_go_on(with_faces, rng, monkeypatch):
+    # of labels that are noise at a large C neither SMO for a while nor Newton steps, once, reach tol
+    X, y = rng.normal(size=(900, 4)), rng.integers(0, 2, 900)
+    if not with_faces:
+        X, y = X[:150], y[:150]
+        monkeypatch.setattr(_chains, "newton_on_faces", lambda *args, **options: False)
+    search = PathCV(SVC(), Cs=[1e4, 1e6], gammas=[0.05], cv=3, scoring=mean_decision(), refit=False)
+    with monkeypatch.context() as patch:
+        refuse_fits(patch)
+        search.fit(X, y)
+    np.testing.assert_allclose(splits_of(search), by_fits(search, X, y), rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced"])

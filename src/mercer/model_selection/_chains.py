@@ -14,7 +14,7 @@ from itertools import combinations, compress
 import numpy as np
 
 from ..solvers.dual import DualSamples
-from ..solvers.dual_layout import STATUS, DualJob
+from ..solvers.dual_layout import STATUS, DualJob, most_steps
 from ..solvers.faces import Rows, face_steps, newton_on_faces
 
 __all__ = ["Chain", "Gram", "Pairs", "Reached"]
@@ -250,18 +250,20 @@ class Chain:
     # ---------------------------------------------------------------- solving
 
     def _reach(self):
-        """SMO for a while; Newton steps for the problems that it leaves; SMO again, which looks at these."""
+        """SMO for a while, Newton steps for the problems that it leaves, SMO again, and so on ever longer."""
         largest = np.finfo(float).max
         self.lower, self.upper = (
             np.maximum(self.C * self.least, -largest),
             np.minimum(self.C * self.most, largest),
         )
-        left = self._solve(range(len(self.spans)), _STEPS * max(_LEAST_STEPS, *self.n_train))
-        if not left:
-            return
-        for index in left:
-            self._newton(index, self.n_train[index])
-        self._solve(left, -1)
+        spent = steps = _STEPS * max(_LEAST_STEPS, *self.n_train)
+        left = self._solve(range(len(self.spans)), steps)
+        while left and spent < most_steps(max(self.n_train)):
+            for index in left:
+                self._newton(index, self.n_train[index])
+            left = self._solve(left, steps)
+            spent += steps
+            steps = spent
 
     def _settle(self):
         """The biases, as the solver has them for a problem posed in β: its change meets no bound exactly.

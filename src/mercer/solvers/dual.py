@@ -15,7 +15,7 @@ from .._arrays import available_memory
 from .._threads import n_threads as count_threads
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import sides, single_side, take_rows
-from .dual_layout import STATUS, DualLayout, DualProblems
+from .dual_layout import STATUS, DualLayout, DualProblems, most_steps
 from .faces import face_steps, newton_on_faces
 
 __all__ = ["DualSamples"]
@@ -157,8 +157,7 @@ class DualSamples:
         tol : float
             The gap to be reached.
         max_iter : int
-            SMO steps of each problem at most; −1 is 10⁷, or 100 n if that is more. Newton steps over faces do
-            not count.
+            SMO steps of each problem at most; −1 is `most_steps`. Newton steps over faces do not count.
         cache_bytes : float or None
             For rows of the kernel; None is half of the memory that is free.
         shrinking : bool
@@ -185,7 +184,7 @@ class DualSamples:
         """
         n = int(self.sizes.sum())
         if max_iter < 0:
-            max_iter = max(10_000_000, 100 * n)
+            max_iter = most_steps(n)
         if cache_bytes is None:
             cache_bytes = 0.5 * available_memory()
         options = {"cache_bytes": cache_bytes, "shrinking": shrinking, "fields": fields, "on_step": on_step}

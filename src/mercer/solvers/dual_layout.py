@@ -22,7 +22,7 @@ from ..kernels.prepared import cast_side, sides, single_side, take_rows
 from ..kernels.program import LeafKind
 from .faces import KernelRows, Rows
 
-__all__ = ["STATUS", "DualJob", "DualLayout", "DualOutcome", "DualProblems", "spans", "split"]
+__all__ = ["STATUS", "DualJob", "DualLayout", "DualOutcome", "DualProblems", "most_steps", "spans", "split"]
 
 #: What a problem's ``status`` means.
 STATUS = ("converged", "capped", "stalled", "not finite", "no memory", "stopped", "inseparable")
@@ -123,6 +123,11 @@ class DualOutcome:
     def field(self):
         """`fields` likewise."""
         return split(self.fields, self.ends)
+
+
+def most_steps(n):
+    """How many SMO steps over n variables are enough for whoever has set no limit."""
+    return max(10_000_000, 100 * n)
 
 
 def split(values, ends):
