@@ -7,8 +7,9 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import sklearn
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import FitFailedWarning, UndefinedMetricWarning
 from sklearn.feature_selection import SelectKBest, f_regression
@@ -17,17 +18,19 @@ from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
     KFold,
+    LeaveOneGroupOut,
     LeaveOneOut,
     RepeatedKFold,
     ShuffleSplit,
     StratifiedKFold,
-    cross_validate,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, KernelCenterer, StandardScaler
+from sklearn.utils.fixes import parse_version
 
 from mercer import (
     SVC,
+    SVR,
     KernelLogisticRegression,
     KernelRegressor,
     KernelRidge,
@@ -35,6 +38,8 @@ from mercer import (
     SquaredMarginClassifier,
 )
 from mercer.kernels import RBF, Fourier, Linear, Matern
+from mercer.plotting import ErrorPathDisplay
+from search_checks import by_fits, mean_decision, refuse_fits, splits_of
 
 ALPHAS = [1.0, 1e-3, 30.0, 0.05]
 
@@ -42,29 +47,6 @@ ALPHAS = [1.0, 1e-3, 30.0, 0.05]
 def diabetes(n=120):
     X, y = load_diabetes(return_X_y=True)
     return 20 * X[:n], y[:n] / 100
-
-
-def refuse_fits(monkeypatch):
-    """Fail where the plain way is taken."""
-    monkeypatch.setattr("mercer.model_selection._scores.Scores.fitted", None)
-
-
-def splits_of(search, name="test_score"):
-    return np.stack([search.cv_results_[f"split{k}_{name}"] for k in range(search.n_splits_)], axis=1)
-
-
-def by_fits(search, X, y, sample_weight=None, groups=None):
-    """Scores (cells, folds) of clone and fit."""
-    found = []
-    for cell in search.cv_results_["params"]:
-        last = search.estimator.steps[-1][0] + "__" if hasattr(search.estimator, "steps") else ""
-        done = cross_validate(
-            clone(search.estimator).set_params(**cell), X, y, cv=search.cv, groups=groups,
-            scoring=search.scoring, error_score="raise",
-            params=None if sample_weight is None else {f"{last}sample_weight": sample_weight},
-        )  # fmt: skip
-        found.append(done["test_score"])
-    return np.array(found)
 
 
 def searched(search, X, y, monkeypatch, **more):
@@ -227,30 +209,72 @@ def test_weights_reach_the_last_step_of_a_pipeline(monkeypatch, rng):
 @pytest.mark.parametrize("machine", [KernelRidge(kernel="rbf"), SVC()], ids=["ridge", "SVC"])
 @pytest.mark.parametrize("whole", [False, True], ids=["bare", "pipeline"])
 def test_routed_weights_and_groups_are_those_of_a_grid_search(machine, whole, rng):
-    """Where metadata are routed scores have no weights, or say so; a search may be part of a pipeline."""
+    """Where metadata are routed scorers get the weights that they ask for; a search may be in a pipeline."""
     X, y = diabetes(60)
     y = y if isinstance(machine, KernelRidge) else y > np.median(y)
     given = {"sample_weight": rng.uniform(0.1, 3, 60), "groups": np.arange(60) % 7}
     name = "alpha" if isinstance(machine, KernelRidge) else "C"
     with config_context(enable_metadata_routing=True):
-        estimator = clone(machine).set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
-        if whole:
-            scaler = StandardScaler().set_fit_request(sample_weight=False)
-            estimator, name = make_pipeline(scaler, estimator), f"{type(machine).__name__.lower()}__{name}"
-        values = [0.1, 1.0]
-        score = make_scorer(r2_score if isinstance(machine, KernelRidge) else accuracy_score)
-        score.set_score_request(sample_weight=False)
-        theirs = GridSearchCV(estimator, {name: values}, scoring=score, cv=GroupKFold(3)).fit(X, y, **given)
-        search = PathCV(estimator, param_grid={name: values}, scoring=score, cv=GroupKFold(3))
-        asked = clone(search).set_fit_request(sample_weight=True, groups=True)
-        for ours in (search.fit(X, y, **given), make_pipeline(asked).fit(X, y, **given)[-1]):
-            found, expected = (each.cv_results_["mean_test_score"] for each in (ours, theirs))
-            np.testing.assert_allclose(found, expected, atol=1e-8)
-        (estimator[-1] if whole else estimator).set_score_request(sample_weight=True)
-        score.set_score_request(sample_weight=True)
-        for asking in (search, clone(search).set_params(scoring=None)):
-            with pytest.raises(ValueError, match=r"scores of PathCV have no weights"):
-                asking.fit(X, y, **given)
+        for asks in (False, True):
+            estimator = (
+                clone(machine).set_fit_request(sample_weight=True).set_score_request(sample_weight=asks)
+            )
+            cell = {name: [0.1, 1.0]}
+            if whole:
+                scaler = StandardScaler().set_fit_request(sample_weight=False)
+                estimator = make_pipeline(scaler, estimator)
+                cell = {f"{type(machine).__name__.lower()}__{name}": [0.1, 1.0]}
+            score = make_scorer(r2_score if isinstance(machine, KernelRidge) else accuracy_score)
+            score.set_score_request(sample_weight=asks)
+            # a grid search gives a pipeline's own score what it did not ask for
+            for scoring in (score,) if whole and not asks else (score, None):
+                theirs = GridSearchCV(estimator, cell, scoring=scoring, cv=GroupKFold(3)).fit(X, y, **given)
+                search = PathCV(estimator, param_grid=cell, scoring=scoring, cv=GroupKFold(3))
+                asked = clone(search).set_fit_request(sample_weight=True, groups=True)
+                for ours in (search.fit(X, y, **given), make_pipeline(asked).fit(X, y, **given)[-1]):
+                    found, expected = (each.cv_results_["mean_test_score"] for each in (ours, theirs))
+                    np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+@pytest.mark.skipif(
+    parse_version(sklearn.__version__) < parse_version("1.9"), reason="has no weighted scores"
+)
+@pytest.mark.parametrize(
+    "machine", [KernelRidge(kernel="rbf"), SVC(tol=1e-9), KernelLogisticRegression(), SVR(tol=1e-9)]
+)
+@pytest.mark.parametrize("scoring", [None, "several"])
+def test_weighted_scores_are_those_of_a_grid_search(machine, scoring, rng):
+    X, y = diabetes(60)
+    labels = isinstance(machine, ClassifierMixin)
+    y = y > np.median(y) if labels else y
+    weights = rng.choice([0.0, 0.5, 1.0, 3.0], 60)
+    if scoring:
+        scoring = ["balanced_accuracy", "roc_auc"] if labels else ["r2", "neg_mean_absolute_error"]
+    grid = {"C" if hasattr(machine, "C") else "alpha": [0.1, 1.0, 10.0]}
+    options = {"scoring": scoring, "cv": 3, "return_train_score": True, "refit": False}
+    ours = PathCV(machine, param_grid=grid, **options).fit(X, y, sample_weight=weights).cv_results_
+    theirs = GridSearchCV(machine, grid, **options).fit(X, y, sample_weight=weights).cv_results_
+    for name in theirs:
+        if "score" in name and "time" not in name:
+            np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-7, atol=1e-9, err_msg=name)
+
+
+def test_a_scorer_without_weights_is_warned_of(rng):
+    X, y = diabetes(30)
+    scoring = make_scorer(lambda y, predicted: -float(np.abs(y - predicted).max()))
+    with pytest.warns(UserWarning, match="score takes no sample_weight"):
+        search = PathCV(KernelRidge(), alphas=[1.0], cv=3, scoring=scoring).fit(
+            X, y, sample_weight=np.arange(30)
+        )
+    assert np.isfinite(splits_of(search)).all()
+
+
+@pytest.mark.parametrize("cv", [LeaveOneOut(), KFold(3)])
+def test_held_out_rows_without_weight_are_refused(cv):
+    X, y = diabetes(30)
+    weights = np.r_[np.zeros(10), np.ones(20)]
+    with pytest.raises(ValueError, match="sample_weight leaves nothing to score in fold 0"):
+        PathCV(KernelRidge(), alphas=[1.0], cv=cv).fit(X, y, sample_weight=weights)
 
 
 def test_a_precomputed_kernel_is_split_by_rows_and_columns(monkeypatch):
@@ -344,12 +368,27 @@ class TestOneRowLeftOut:
 
     def test_weights(self, monkeypatch, rng):
         X, y = diabetes(30)
-        weights = rng.choice([0.0, 1.0, 2.0], 30)
+        weights = rng.choice([0.5, 1.0, 2.0], 30)
         search = PathCV(
             KernelRidge(kernel="rbf"), alphas=ALPHAS, cv=LeaveOneOut(), scoring="neg_mean_squared_error"
         )
         searched(search, X, y, monkeypatch, sample_weight=weights)
         np.testing.assert_allclose(splits_of(search), by_fits(search, X, y, weights), rtol=1e-6, atol=1e-10)
+
+    def test_pooled_rows_count_by_weight_as_repeated_ones(self, monkeypatch, rng):
+        pytest.importorskip("matplotlib").use("Agg")
+        # the splitter leaves out all copies of a row
+        X, y = diabetes(30)
+        counts = rng.integers(0, 3, 30)
+        search = PathCV(KernelRidge(kernel="rbf"), alphas=ALPHAS, cv="loo", scoring="neg_mean_squared_error")
+        searched(search, X, y, monkeypatch, sample_weight=counts)
+        rows = np.repeat(np.arange(30), counts)
+        copies = clone(search).set_params(cv=LeaveOneGroupOut()).fit(X[rows], y[rows], groups=rows)
+        each = counts[counts > 0]
+        expected = np.average(splits_of(copies), axis=1, weights=each)
+        np.testing.assert_allclose(search.cv_results_["mean_test_score"], expected, rtol=1e-8)
+        display = ErrorPathDisplay.from_estimator(search)
+        np.testing.assert_allclose(display.test_errors[:, 0], -expected[np.argsort(ALPHAS)], rtol=1e-8)
 
     def test_a_fold_that_trains_on_its_own_row(self, monkeypatch):
         X, y = diabetes(20)
@@ -512,16 +551,6 @@ def test_costs_are_those_of_fits(name, weighted, monkeypatch, rng):
         labels = np.array([np.mean(search.predict(X) != y)])
         assert labels < 0.4
         assert search.train_error_.shape == search.test_error_.shape == (3, 3)
-
-
-def mean_decision():
-    weigh = np.sin(np.arange(1.0, 500.0))
-
-    def told(y, decisions):
-        d = np.asarray(decisions).reshape(len(y), -1)
-        return float(np.mean(d * weigh[: len(d), None]))
-
-    return make_scorer(told, response_method="decision_function")
 
 
 def test_a_fold_without_a_class_is_fitted_by_itself():

@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from sklearn.exceptions import FitFailedWarning
-from sklearn.metrics import make_scorer
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold, cross_validate
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC as SklearnSVC
@@ -20,6 +19,7 @@ from sklearn.svm import SVC as SklearnSVC
 from mercer import SVC, SVR, KernelRidge, NuSVC, NuSVR, PathCV
 from mercer.kernels import RBF, Laplacian, Linear, Matern
 from mercer.model_selection import _chains, _machine_path
+from search_checks import by_fits, mean_decision, refuse_fits, splits_of
 
 CS = [10.0, 0.1, 1000.0, 1.0]
 GAMMAS = [0.01, 0.3]
@@ -33,40 +33,6 @@ def two_classes(n=140):
 def four_classes(n=160):
     X, y = load_digits(n_class=4, return_X_y=True)
     return X[:n, ::4] / 16, y[:n]
-
-
-def mean_decision():
-    """A scorer that tells far more of a machine than its labels do."""
-    weigh = np.sin(np.arange(1.0, 5000.0))
-
-    def told(y, decisions):
-        d = np.asarray(decisions).reshape(len(y), -1)
-        return float(np.mean(d * weigh[: len(d), None]))
-
-    return make_scorer(told, response_method="decision_function")
-
-
-def refuse_fits(monkeypatch):
-    """Fail where the plain way is taken."""
-    monkeypatch.setattr("mercer.model_selection._scores.Scores.fitted", None)
-
-
-def by_fits(search, X, y, sample_weight=None, groups=None, scoring=None):
-    """Scores (cells, folds) of clone and fit."""
-    found = []
-    for cell in search.cv_results_["params"]:
-        estimator = clone(search.estimator).set_params(**cell)
-        done = cross_validate(
-            estimator, X, y, cv=search.cv, groups=groups, scoring=scoring or search.scoring,
-            error_score="raise",
-            params=None if sample_weight is None else {"sample_weight": sample_weight},
-        )  # fmt: skip
-        found.append(done["test_score"])
-    return np.array(found)
-
-
-def splits_of(search, name="test_score"):
-    return np.stack([search.cv_results_[f"split{k}_{name}"] for k in range(search.n_splits_)], axis=1)
 
 
 VARIANTS = {

@@ -22,7 +22,7 @@ from ..kernels.prepared import n_rows, take_rows
 from ..solvers import NotPositiveDefinite
 from ._families import family_of
 from ._results import Outcome, last_step
-from ._scores import known_from_decisions
+from ._scores import known_from_decisions, weights_of
 from ._search import same_parameters
 
 __all__ = ["go_by_alphas", "kernel_matrix"]
@@ -239,7 +239,7 @@ def _outcomes(search, view, family, K, alphas, machine, give, dtype):
         told = _pooled if search.pooled else _one_by_one
         for alpha, values in zip(alphas, family.held_out(K, alphas, search.n_threads), strict=True):
             give(values.astype(dtype, copy=False))
-            for fold, outcome in told(search, family, machine, give, view.y):
+            for fold, outcome in told(search, family, machine, give, view):
                 yield float(alpha), fold, outcome
         return
     if search.pooled:
@@ -265,17 +265,14 @@ def _leaves_one_out(search, folds, n):
     return alone and n > 1 and not search.with_train
 
 
-def _pooled(search, family, machine, give, y):
-    predicted = np.asarray(machine.predict(None))
-    errors = np.square(predicted - np.asarray(y).reshape(predicted.shape)).reshape(len(predicted), -1)
-    scores = search.scores.of(machine, None, y)
-    yield 0, Outcome(scores, test_error=errors.mean(axis=1))
+def _pooled(search, family, machine, give, view):
+    errors, _ = _squared_errors(machine, view.y)
+    weights = weights_of(view.weights, slice(None))
+    yield 0, Outcome(search.scores.of(machine, None, view.y, weights), test_error=errors)
 
 
-def _one_by_one(search, family, machine, give, y):
-    predicted = np.asarray(machine.predict(None))
-    errors = np.square(predicted - np.asarray(y).reshape(predicted.shape)).reshape(len(predicted), -1)
-    errors = errors.mean(axis=1)
+def _one_by_one(search, family, machine, give, view):
+    errors, predicted = _squared_errors(machine, view.y)
     direct = search.scores.of_one_row(machine)
     for fold, _, test in family.folds:
         error = float(errors[test[0]])
@@ -283,8 +280,15 @@ def _one_by_one(search, family, machine, give, y):
             scores = {"score": direct(error)}
         else:
             give(predicted[test])
-            scores = search.scores.of(machine, None, y[test])
+            scores = search.scores.of(machine, None, view.y[test], weights_of(view.weights, test))
         yield fold, Outcome(scores, test_error=error)
+
+
+def _squared_errors(machine, y):
+    """Of each row, the mean over its targets; and the predictions."""
+    predicted = np.asarray(machine.predict(None))
+    errors = np.square(predicted - np.asarray(y).reshape(predicted.shape)).reshape(len(predicted), -1)
+    return errors.mean(axis=1), predicted
 
 
 # ---------------------------------------------------------------- whole folds
@@ -295,17 +299,17 @@ class _Parts:
 
     def __init__(self, search, view, train, test):
         self.search, self.places = search, (test, train)
-        self.targets = [view.y[rows] for rows in self.places]
+        self.targets = [(view.y[rows], weights_of(view.weights, rows)) for rows in self.places]
 
     def outcome(self, machine, give, values):
         """The `Outcome` for predictions of all rows."""
         search, begin = self.search, time.perf_counter()
         give(values[self.places[0]])
-        scores, error = search.scores.decided(machine, None, self.targets[0])
+        scores, error = search.scores.decided(machine, None, *self.targets[0])
         outcome = Outcome(scores, test_error=error, score_time=time.perf_counter() - begin)
         give(values[self.places[1]])
         if search.with_train:
-            outcome.train, outcome.train_error = search.scores.decided(machine, None, self.targets[1])
+            outcome.train, outcome.train_error = search.scores.decided(machine, None, *self.targets[1])
         else:
-            outcome.train_error = search.scores.error(machine, None, self.targets[1])
+            outcome.train_error = search.scores.error(machine, None, *self.targets[1])
         return outcome

@@ -80,7 +80,7 @@ def of_alphas(estimator, found, by):
     ----------
     estimator : estimator
     found : dict
-        `best_params_`, `best_index_`, `cv_results_` and `test_error_`.
+        `best_params_`, `best_index_`, `cv_results_`, `test_error_` and `_error_weights`.
     by : str or None
         The score that chose.
 
@@ -112,6 +112,11 @@ def _scores(found, by):
     results, errors = found["cv_results_"], found["test_error_"]
     count = found["n_splits_"]
     if count == 1 and errors.shape[1] > 1:
-        return -errors.mean(axis=1), errors.std(axis=1, ddof=1) / np.sqrt(errors.shape[1])
+        n, weights = errors.shape[1], found["_error_weights"]
+        mean = np.average(errors, axis=1, weights=weights)
+        parts = np.full(n, 1 / n) if weights is None else weights / weights.sum()
+        # of a weighted mean, which for equal weights is s / √n
+        spread = np.sqrt(np.square((errors - mean[:, None]) * parts).sum(axis=1) * n / (n - 1))
+        return -mean, spread
     spread = results[f"std_test_{by}"] / np.sqrt(max(count - 1, 1))
     return results[f"mean_test_{by}"], np.where(np.isfinite(spread), spread, 0.0)

@@ -18,7 +18,7 @@ from ..estimators.svm import SVC
 from ..kernels.prepared import n_rows, take_rows
 from ._chains import Chain, Gram, Pairs
 from ._results import Outcome
-from ._scores import decided, known_from_decisions
+from ._scores import decided, known_from_decisions, weights_of
 from ._search import same_parameters
 from ._work import run_tasks
 
@@ -314,16 +314,21 @@ def _outcomes_of(task, steps, path, y, search):
     machine, give = decided(task.machine, path.classes)
     dtype = np.float32 if getattr(path.X, "dtype", None) == np.float32 else np.float64
     wanted = [test, train][: 1 + search.with_train]
-    direct = scores.is_accuracy(machine)
+    direct = scores.tells_error(machine)
     parts = [
-        (rows if direct else _safe_split(machine, search.X, y, rows, train)[0], y[rows]) for rows in wanted
+        (
+            rows if direct else _safe_split(machine, search.X, y, rows, train)[0],
+            y[rows],
+            weights_of(search.weights, rows),
+        )
+        for rows in wanted
     ]
     found, short = {}, 0
     for C, spent, *values, converged in steps:
         begin, told = time.perf_counter(), []
-        for (samples, targets), decisions in zip(parts, values, strict=False):
+        for part, decisions in zip(parts, values, strict=False):
             give(decisions.astype(dtype, copy=False))
-            told.append(scores.decided(machine, samples, targets))
+            told.append(scores.decided(machine, *part))
         outcome = Outcome(*told[0][:1], test_error=told[0][1], fit_time=spent)
         outcome.score_time = time.perf_counter() - begin
         if search.with_train:

@@ -6,17 +6,20 @@ Place on the way: **scores** → ``path``.
 import numbers
 import time
 import warnings
+from inspect import signature
 from traceback import format_exc
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier, is_regressor
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import check_scoring
+from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import _safe_split
 
 from ._results import Outcome, weight_name
 
-__all__ = ["Scores", "decided", "known_from_decisions"]
+__all__ = ["Scores", "decided", "known_from_decisions", "weights_of"]
 
 # Responses that a scorer may ask for and decisions give.
 _RESPONSES = {"predict", "decision_function"}
@@ -60,8 +63,27 @@ def known_from_decisions(scoring, scorers, more=()):
     return True
 
 
+def weights_of(weights, rows):
+    """What some rows count for in a score: their weights, of which one that is not positive counts as 0.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n,) or None
+        Of all rows.
+    rows : ndarray of int or slice
+
+    Returns
+    -------
+    ndarray or None
+    """
+    return None if weights is None else np.maximum(weights[rows], 0.0)
+
+
 class Scores:
     """Scorers, and what becomes of an error.
+
+    Rows count by their weights where these are given: in errors, unless none is positive, and for scorers
+    that take weights; where metadata are routed, for those that ask for them.
 
     Parameters
     ----------
@@ -69,30 +91,47 @@ class Scores:
     scoring : str, callable, list, tuple, set, dict or None
         As for scikit-learn's ``GridSearchCV``.
     error_score : "raise" or float
+    weighted : bool, default=False
+        Whether rows have weights.
 
     Attributes
     ----------
     scorers : dict
         Name to scorer; "score" for a single one.
     several : bool
+    take_weights : set of str
+        Scorers for which rows count by their weights.
     """
 
-    def __init__(self, estimator, scoring, error_score):
+    def __init__(self, estimator, scoring, error_score, weighted=False):
         if not isinstance(error_score, numbers.Number) and error_score != "raise":
             raise ValueError(f"error_score must be 'raise' or a number, got {error_score!r}")
         self.scoring, self.error_score = scoring, error_score
         self.several = not (scoring is None or isinstance(scoring, str) or callable(scoring))
         if not self.several:
-            self.scorers = {"score": check_scoring(estimator, scoring=scoring)}
-            return
-        names = scoring if isinstance(scoring, dict) else {name: name for name in scoring}
+            names = {"score": scoring}
+        else:
+            names = scoring if isinstance(scoring, dict) else {name: name for name in scoring}
         if not names:
             raise ValueError(f"scoring is empty, got {scoring!r}; name at least one scorer")
         self.scorers = {name: check_scoring(estimator, scoring=scorer) for name, scorer in names.items()}
+        self._weighted = weighted
+        self.take_weights = {
+            name
+            for name, scorer in self.scorers.items()
+            if weighted and _takes_weights(scorer, estimator if names[name] is None else None)
+        }
+        others = self.scorers.keys() - self.take_weights
+        if weighted and others and not get_config()["enable_metadata_routing"]:
+            warnings.warn(
+                f"The scoring {', '.join(sorted(others))} takes no sample_weight: all rows count alike in it",
+                UserWarning,
+                stacklevel=3,
+            )
 
     # ---------------------------------------------------------------- of one estimator
 
-    def of(self, estimator, X, y):
+    def of(self, estimator, X, y, weights):
         """Scores by name.
 
         Parameters
@@ -100,6 +139,8 @@ class Scores:
         estimator : estimator
             Fitted.
         X, y : samples and their targets
+        weights : ndarray or None
+            Of these rows, as `weights_of` has them.
 
         Returns
         -------
@@ -107,8 +148,9 @@ class Scores:
         """
         found = {}
         for name, scorer in self.scorers.items():
+            more = {"sample_weight": weights} if name in self.take_weights else {}
             try:
-                score = scorer(estimator, X) if y is None else scorer(estimator, X, y)
+                score = scorer(estimator, X, **more) if y is None else scorer(estimator, X, y, **more)
             except Exception:
                 if self.error_score == "raise":
                     raise
@@ -129,6 +171,10 @@ class Scores:
         """Whether the only score is the share of labels that are right."""
         own = self.scoring is None and type(estimator).score is ClassifierMixin.score
         return own or (isinstance(self.scoring, str) and self.scoring == "accuracy")
+
+    def tells_error(self, estimator):
+        """Whether the only score is 1 less the error."""
+        return self.is_accuracy(estimator) and (not self._weighted or "score" in self.take_weights)
 
     def are_of_labels(self, estimator):
         """Whether no scorer asks for more than labels."""
@@ -152,10 +198,11 @@ class Scores:
             return lambda error: np.nan
         return None
 
-    def decided(self, machine, X, y):
+    def decided(self, machine, X, y, weights):
         """Scores and error of predictions that are at hand, or cheap."""
-        error = self.error(machine, X, y)
-        return {"score": 1.0 - error} if self.is_accuracy(machine) else self.of(machine, X, y), error
+        error = self.error(machine, X, y, weights)
+        told = {"score": 1.0 - error} if self.tells_error(machine) else self.of(machine, X, y, weights)
+        return told, error
 
     # ---------------------------------------------------------------- by fitting
 
@@ -174,15 +221,16 @@ class Scores:
             spent = time.perf_counter() - begin
             return Outcome(scores, dict(scores), fit_time=spent, trouble=format_exc())
         fit_time = time.perf_counter() - begin
-        scores = self.of(estimator, X_test, y_test)
+        at_test, at_train = weights_of(weights, test), weights_of(weights, train)
+        scores = self.of(estimator, X_test, y_test, at_test)
         outcome = Outcome(scores, fit_time=fit_time, score_time=time.perf_counter() - begin - fit_time)
-        outcome.test_error = self.error(estimator, X_test, y_test, scores)
+        outcome.test_error = self.error(estimator, X_test, y_test, at_test, scores)
         if with_train:
-            outcome.train = self.of(estimator, X_train, y_train)
-            outcome.train_error = self.error(estimator, X_train, y_train, outcome.train)
+            outcome.train = self.of(estimator, X_train, y_train, at_train)
+            outcome.train_error = self.error(estimator, X_train, y_train, at_train, outcome.train)
         return outcome
 
-    def error(self, estimator, X, y, scores=None):
+    def error(self, estimator, X, y, weights, scores=None):
         """MLR7's error: the share of labels that are wrong, or the mean squared difference.
 
         Parameters
@@ -190,6 +238,8 @@ class Scores:
         estimator : estimator
             Fitted.
         X, y : samples and their targets
+        weights : ndarray or None
+            As for `of`.
         scores : dict or None
             Of these rows, if they are known.
 
@@ -200,14 +250,26 @@ class Scores:
         """
         if y is None or not (is_classifier(estimator) or is_regressor(estimator)):
             return np.nan
-        if scores is not None and self.is_accuracy(estimator):
+        if scores is not None and self.tells_error(estimator):
             return 1.0 - scores["score"]
+        if weights is not None and not weights.any():
+            weights = None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             predicted = np.asarray(estimator.predict(X))
-        if is_regressor(estimator):
-            return float(np.mean(np.square(predicted - np.asarray(y).reshape(predicted.shape))))
-        return 1.0 - float(np.mean(predicted == np.asarray(y)))
+        if not is_regressor(estimator):
+            return 1.0 - float(np.average(predicted == np.asarray(y), weights=weights))
+        squares = np.square(predicted - np.asarray(y).reshape(predicted.shape)).reshape(len(predicted), -1)
+        return float(np.average(squares.mean(axis=1), weights=weights))
+
+
+def _takes_weights(scorer, estimator):
+    """Whether a scorer, or the own score of an estimator if one is given, takes sample weights."""
+    if get_config()["enable_metadata_routing"]:
+        asks = hasattr(scorer, "get_metadata_routing")
+        return asks and bool(get_routing_for_object(scorer).consumes("score", ["sample_weight"]))
+    function = getattr(scorer, "_score_func", scorer) if estimator is None else estimator.score
+    return "sample_weight" in signature(function).parameters
 
 
 def _number(score, name):

@@ -15,7 +15,7 @@ from ..kernels.prepared import n_rows
 from ._results import last_step
 from ._scores import Scores
 
-__all__ = ["Search", "same_parameters", "splits_of"]
+__all__ = ["Search", "check_weights_of", "same_parameters", "splits_of"]
 
 
 @dataclass
@@ -139,6 +139,22 @@ def splits_of(estimator, cv, X, y, groups):
                     "stratify, for example by cv=StratifiedKFold(5)"
                 )
     return splits
+
+
+def check_weights_of(splits, weights):
+    """Raise where no held-out row of a fold has a positive weight.
+
+    Parameters
+    ----------
+    splits : list of (train, test)
+    weights : ndarray of shape (n,)
+    """
+    for fold, (_, test) in enumerate(splits):
+        if not (weights[test] > 0).any():
+            raise ValueError(
+                f"sample_weight leaves nothing to score in fold {fold}: none of its held-out rows has a "
+                "positive weight; drop such rows, or choose other folds"
+            )
 
 
 def _rows_of(rows, index, cv, fold):

@@ -40,7 +40,7 @@ class _NamedCV(KernelEstimator, PathCV):
         y : array_like of shape (n,) or (n, t)
             Targets.
         sample_weight : array_like of shape (n,) or None, default=None
-            For the fits, not for the scores.
+            For the fits, and for the scores and errors of rows.
         groups : array_like of shape (n,) or None, default=None
             For the splitter.
 

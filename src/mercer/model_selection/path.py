@@ -15,11 +15,9 @@ import warnings
 from numbers import Integral
 
 import numpy as np
-from sklearn import get_config
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils import get_tags
-from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import indexable
 
 from .._arrays import check_weights
@@ -30,8 +28,8 @@ from ._alpha_path import go_by_alphas
 from ._alphas import alphas_from_spectrum, of_alphas, searches_alpha
 from ._machine_path import go_by_machines
 from ._results import cells_of, results_of, weight_name
-from ._scores import Scores
-from ._search import Search, splits_of
+from ._scores import Scores, weights_of
+from ._search import Search, check_weights_of, splits_of
 
 __all__ = ["PathCV"]
 
@@ -159,7 +157,8 @@ class PathCV(GridSearchCV):
         y : array_like of shape (n,) or (n, t), or None, default=None
             Targets.
         sample_weight : array_like of shape (n,), float or None, default=None
-            For the fits, not for the scores.
+            For the fits, and for the scores and errors of rows, as in scikit-learn 1.9: a scorer that takes
+            no weights is warned of; with metadata routing they go to those that ask for them.
         groups : array_like of shape (n,) or None, default=None
             For the splitter.
 
@@ -170,23 +169,23 @@ class PathCV(GridSearchCV):
         Raises
         ------
         ValueError, TypeError
-            For a grid that cannot be, and where every fit fails. After an error or an interrupt the
-            attributes are as they were.
+            For a grid that cannot be, for held-out rows whose weights leave nothing to score, and where every
+            fit fails. After an error or an interrupt the attributes are as they were.
         """
         threads = n_threads(self.n_jobs)
-        scores = Scores(self.estimator, self.scoring, self.error_score)
-        if scores.several:
-            self._check_refit_by(scores.scorers)
         if y is None and get_tags(self.estimator).target_tags.required:
             name = type(self.estimator).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
         X, y, groups = indexable(X, y, groups)
         weights = check_weights(sample_weight, n_rows(X))
-        if weights is not None:
-            _refuse_weighted_scores(self.estimator if self.scoring is None else self.scoring)
+        scores = Scores(self.estimator, self.scoring, self.error_score, weights is not None)
+        if scores.several:
+            self._check_refit_by(scores.scorers)
         alphas = self._alphas(X, y, weights)
         cells = cells_of(self.estimator, alphas, self.Cs, self.gammas, self.param_grid)
         splits = splits_of(self.estimator, self.cv, X, y, groups)
+        if scores.take_weights:
+            check_weights_of(splits, weights)
         search = Search(
             self.estimator, cells, splits, X, y, weights, scores, bool(self.return_train_score), threads,
             pooled=isinstance(self.cv, str),
@@ -236,6 +235,8 @@ class PathCV(GridSearchCV):
             "multimetric_": several,
             "scorer_": scorers if search.scores.several else scorers["score"],
             "test_error_": errors.reshape(n_cells, -1),
+            # by which errors of pooled rows count
+            "_error_weights": weights_of(search.weights, slice(None)) if search.pooled else None,
         }
         if all(one.train_error is not None for row in outcomes for one in row):
             found["train_error_"] = np.array([[one.train_error for one in row] for row in outcomes])
@@ -266,17 +267,6 @@ class PathCV(GridSearchCV):
         if hasattr(best, "feature_names_in_"):
             found["feature_names_in_"] = best.feature_names_in_
         return found
-
-
-def _refuse_weighted_scores(scorer):
-    """Raise where weights are asked for by ``set_score_request``: they are for the fits alone."""
-    if not get_config()["enable_metadata_routing"] or not hasattr(scorer, "get_metadata_routing"):
-        return
-    if get_routing_for_object(scorer).consumes("score", ["sample_weight"]):
-        raise ValueError(
-            "set_score_request(sample_weight=True): the scores of PathCV have no weights; "
-            "set_score_request(sample_weight=False), or take GridSearchCV"
-        )
 
 
 def _name_scores(outcomes, error_score):

@@ -88,7 +88,7 @@ class ErrorPathDisplay:
         rows = [i for i, cell in enumerate(cells) if all(cell.get(n) == v for n, v in others.items())]
         test = search.test_error_[rows]
         if test.shape[1] != search.n_splits_:  # of pooled rows: their spread is not that of their mean
-            test = test.mean(axis=1, keepdims=True)
+            test = np.average(test, axis=1, weights=search._error_weights)[:, None]
         train = search.train_error_[rows] if hasattr(search, "train_error_") else None
         if error_name is None:
             error_name = "share of wrong labels" if is_classifier(search) else "mean squared error"
