@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from sklearn.exceptions import FitFailedWarning
+from sklearn.metrics import hinge_loss, make_scorer
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -593,3 +595,193 @@ def test_a_cell_without_C_has_the_estimators():
     found, expected = (search.cv_results_["mean_test_score"] for search in (own, theirs))
     assert found[2] != found[0]
     np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+# ---------------------------------------------------------------- where numbers leave little room
+
+
+def test_rounding_does_not_grow_along_C():
+    # pairs of near rows: scaling β is the better start at each C
+    rng = np.random.default_rng(2)
+    P = rng.normal(size=(10, 3))
+    X, y = np.concatenate([P, P + 1e-3 * rng.normal(size=P.shape)]), np.repeat([0, 1], 10)
+    scoring = make_scorer(hinge_loss, response_method="decision_function")
+    search = PathCV(
+        SVC(kernel="linear"), Cs=[1e-8, 1e-4, 1.0, 1e4, 1e8], cv=[(np.arange(20), np.arange(20))],
+        scoring=scoring, refit=False,
+    ).fit(X, y)  # fmt: skip
+    np.testing.assert_allclose(splits_of(search), by_fits(search, X, y), rtol=1e-3)
+
+
+def decisions_of(search, X, y):
+    """Decisions of all folds, cell by cell, by the search and by fits."""
+    kept = []
+
+    def keep(y, decisions):
+        kept.append(decisions)
+        return 0.0
+
+    search = clone(search).set_params(scoring=make_scorer(keep, response_method="decision_function"))
+    search.fit(X, y)
+    ours, kept[:] = list(kept), []
+    by_fits(search, X, y)
+    return ours, kept
+
+
+def test_decisions_of_other_classes_have_the_digits_of_the_machines():
+    # at a large C float32 rows leave no digit
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1200, 2)), np.arange(1200) % 3
+    X[y == 2] *= 2
+    search = PathCV(
+        SVC(gamma=0.1, decision_function_shape="ovo"), Cs=[1e6], cv=StratifiedKFold(2), refit=False, n_jobs=1
+    )
+    for ours, theirs in zip(*decisions_of(search, X, y), strict=True):
+        # both are within tol of the optimum, whose β is large
+        np.testing.assert_allclose(ours, theirs, atol=0.3)
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-5])
+def test_machines_reach_tol_by_exact_kernel_values(tol):
+    X, y = make_classification(
+        1300, 6, n_informative=5, n_redundant=0, n_classes=3, flip_y=0.1, random_state=1
+    )
+    groups = [np.flatnonzero(y == c) for c in range(3)]
+    K = RBF(0.1)(X[np.concatenate(groups)])
+    gram = _chains.Gram(RBF(0.1), X, groups, tol, room=threading.Semaphore(), n_threads=1)
+    gram.users, pairs = 1, _chains.Pairs([len(group) for group in groups])
+    weights = (np.arange(len(y)) % 4 > 0).astype(float)
+    chain = _chains.Chain(
+        gram, pairs, weights, tol=tol, shrinking=True, cache_bytes=2.0**26, check=lambda *_: None
+    )
+    for C in (1.0, 1e2, 1e4):
+        reached = chain.advance(C)
+        assert reached.converged
+        for start, parts in zip(pairs.starts, pairs.parts, strict=True):
+            rows = np.concatenate([np.arange(part.start, part.stop) for part in parts])
+            c = np.repeat([1.0, -1.0], [part.stop - part.start for part in parts])
+            beta = reached.beta[start : start + len(rows)]
+            F = c - K[np.ix_(rows, rows)] @ beta
+            lower, upper = C * weights[rows] * np.minimum(c, 0), C * weights[rows] * np.maximum(c, 0)
+            assert np.array_equal(np.clip(beta, lower, upper), beta)
+            np.testing.assert_allclose(beta.sum(), 0, atol=1e-9 * np.abs(beta).sum())
+            # half of which are what rounded rows may do
+            assert F[beta < upper].max() - F[beta > lower].min() <= 2 * tol
+            np.testing.assert_allclose(reached.F[start : start + len(rows)], F, atol=0.5 * tol)
+
+
+# ---------------------------------------------------------------- what a grid search gives, too
+
+
+def test_many_classes_and_many_rows(monkeypatch, rng):
+    # predict goes through rows some at a time
+    k = 64
+    y = np.repeat(np.arange(k), 32)
+    X = 5 * rng.normal(size=(k, 3))[y] + rng.normal(size=(len(y), 3))
+    cv = [(np.flatnonzero(np.arange(len(y)) % 32 < 2), np.arange(len(y)))]
+    search = PathCV(SVC(), Cs=[1.0], gammas=[0.1], cv=cv, refit=False)
+    with monkeypatch.context() as patch:
+        refuse_fits(patch)
+        search.fit(X, y)
+    np.testing.assert_allclose(splits_of(search), by_fits(search, X, y), atol=2e-3)
+
+
+def refuse_many(X, Z):
+    if len(X) > 100:
+        raise ValueError("too many rows")
+    return X @ Z.T
+
+
+class TestErrorsAreScoredAsByGridSearch:
+    @pytest.mark.parametrize(
+        ("grid", "scale"),
+        [
+            ({"kernel": ["rbf", "chi2"]}, 1.0),
+            ({"kernel": ["rbf", refuse_many]}, 1.0),
+            ({"gamma": ["scale", 1e-300]}, 1e200),
+            ({"C": [1e-100, 1e100]}, 1.0),
+            ({"C": [1.0, -1.0]}, 1.0),
+            ({"break_ties": [True, False]}, 1.0),
+            ({"kernel": ["rbf", "precomputed"]}, 1.0),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore")
+    def test_cells_that_fail(self, grid, scale, rng):
+        X, y = two_classes()
+        X, y = scale * X[:140], y[:140]
+        if "precomputed" in grid.get("kernel", []):
+            X = rng.normal(size=(140, 140))  # not symmetric
+        machine = SVC(decision_function_shape="ovo") if "break_ties" in grid else SVC()
+        ours = PathCV(machine, param_grid=grid, cv=3, refit=False).fit(X, y)
+        theirs = GridSearchCV(machine, grid, cv=3, refit=False).fit(X, y)
+        np.testing.assert_allclose(splits_of(ours), splits_of(theirs), atol=1e-12)
+        np.testing.assert_array_equal(
+            ours.cv_results_["rank_test_score"], theirs.cv_results_["rank_test_score"]
+        )
+
+    def test_all_cells_are_refused_before_any_work(self):
+        X, y = two_classes()
+        with pytest.raises(ValueError, match=r"^tol"):
+            PathCV(SVC(tol=-1.0), Cs=[1.0, 2.0], cv=3).fit(X, y)
+
+    def test_labels_that_nobody_asks_for(self):
+        X, y = two_classes()
+        machine = SVC(break_ties=True, decision_function_shape="ovo")
+        search = PathCV(machine, Cs=[1.0], scoring="roc_auc", cv=3, refit=False).fit(X, y)
+        theirs = GridSearchCV(machine, {"C": [1.0]}, scoring="roc_auc", cv=3, refit=False).fit(X, y)
+        np.testing.assert_allclose(splits_of(search), splits_of(theirs), atol=1e-12)
+        assert np.isnan(search.test_error_).all()
+
+    def test_a_matrix_that_is_no_square(self):
+        X, y = two_classes()
+        with pytest.raises(ValueError, match="square"):
+            PathCV(SVC(), param_grid={"kernel": ["rbf", "precomputed"]}, cv=3, error_score="raise").fit(X, y)
+
+
+def test_equal_cells_share_a_rank():
+    # C = inf is fitted by itself
+    rng = np.random.default_rng(7)
+    X, y = np.round(rng.normal(size=(40, 2)), 6), rng.integers(0, 4, 40)
+    search = PathCV(SVC(), param_grid={"C": [1e6, np.inf], "gamma": [1e3]}, cv=KFold(2), refit=False).fit(
+        X, y
+    )
+    np.testing.assert_array_equal(search.cv_results_["rank_test_score"], [1, 1])
+
+
+def test_threads_leave_filters_of_warnings_alone(monkeypatch):
+    X, y = two_classes()
+    plain = warnings.catch_warnings
+
+    def refuse(*args, **options):
+        assert threading.current_thread() is threading.main_thread(), "they are the process's"
+        return plain(*args, **options)
+
+    monkeypatch.setattr(warnings, "catch_warnings", refuse)
+    search = PathCV(SVC(), Cs=CS, gammas=GAMMAS, cv=3, scoring=["accuracy", "f1"], refit=False, n_jobs=4)
+    assert np.isfinite(search.fit(X, y).cv_results_["mean_test_f1"]).all()
+
+
+@pytest.mark.parametrize("gammas", [["scale"], [0.1, 0.2, 0.3, 0.4, 0.5]])
+def test_few_matrices_are_there_at_a_time(gammas, monkeypatch):
+    X, y = two_classes()
+    there, most, held, leave = set(), [], _chains.Gram.held, _chains.Gram.leave
+
+    def count(gram, *args):
+        found = held(gram, *args)
+        there.add(gram)
+        most.append(len(there))
+        time.sleep(0.005)
+        return found
+
+    def discount(gram):
+        if gram.users == 1:
+            there.discard(gram)
+        leave(gram)
+
+    monkeypatch.setattr(_chains.Gram, "held", count)
+    monkeypatch.setattr(_chains.Gram, "leave", discount)
+    monkeypatch.setattr(_machine_path, "available_memory", lambda: 1.0)
+    grid = {"class_weight": [None, "balanced"], "gamma": gammas}
+    search = PathCV(SVC(), param_grid=grid, Cs=[1.0, 2.0], cv=4, refit=False, n_jobs=8).fit(X, y)
+    assert max(most) == 2
+    assert np.isfinite(splits_of(search)).all()

@@ -15,14 +15,22 @@ import numpy as np
 
 from ..solvers.dual import DualSamples
 from ..solvers.dual_layout import STATUS, DualJob, most_steps
-from ..solvers.faces import Rows, face_steps, newton_on_faces
+from ..solvers.faces import face_steps, newton_on_faces
 
 __all__ = ["Chain", "Gram", "Pairs", "Reached"]
 
 # Up to so many samples rows are float64, as in a fit by itself.
 _DOUBLE_UP_TO = 1000
-# The standard deviation of the rounding of a float32 entry, relative to it: uniform within half a unit.
-_ROUNDING = 2.4e-8
+# The standard deviation of the rounding of a float32 entry, relative to it: uniform within half a unit. A gap
+# may be off by so many of them: two of the largest of many errors meet in it.
+_ROUNDING, _LARGEST = 2.4e-8, 8
+# So often float32 rows go on from an F that was computed in float64, until all rows are.
+_LOOKS = 3
+_EPS = np.finfo(np.float64).eps
+# Of tol, what rounding of F may come to.
+_PART = 1e-3
+# Seconds between looks at whether to go on, of those who wait for room.
+_WAIT = 0.05
 # Rows by which the size of the entries is judged.
 _PROBE = 64
 # SMO steps before anything else is tried: so many for each sample, of which there count as many at least.
@@ -90,6 +98,8 @@ class Gram:
         Rows of X by class.
     tol : float
         What the solver stops at: float32 entries must do for it.
+    room : Semaphore
+        Of as many as may have a matrix at a time. Who has one must not wait for those who wait for room.
     n_threads : int
 
     Attributes
@@ -98,14 +108,18 @@ class Gram:
         Chains that are still to be solved with it.
     """
 
-    def __init__(self, kernel, X, groups, tol, n_threads):
+    def __init__(self, kernel, X, groups, tol, *, room, n_threads):
         self._given, self._lock, self._held = (kernel, X, groups, n_threads), threading.Lock(), {}
-        self._tol, self._entry_size = tol, None
+        self._tol, self._entry_size, self._exact = tol, None, None
+        self._room, self._has_room = room, False
         self.dtype, self.users = None, 0
 
     def held(self, check, dtype=None):
         """(DualSamples, matrix, places) in a dtype, by default the one that will do."""
         with self._lock:
+            while not self._has_room:
+                check()
+                self._has_room = self._room.acquire(timeout=_WAIT)
             dtype = dtype or self.dtype or self._choose()
             if dtype not in self._held:
                 samples = self._samples()
@@ -120,6 +134,10 @@ class Gram:
             self.users -= 1
             if self.users <= 0:
                 self._held.clear()
+                self._exact = None
+                if self._has_room:
+                    self._room.release()
+                    self._has_room = False
 
     def _samples(self):
         kernel, X, groups, n_threads = self._given
@@ -130,6 +148,14 @@ class Gram:
         single = samples.sizes.sum() > _DOUBLE_UP_TO and 8 * samples.rounding() <= self._tol
         self.dtype = np.dtype(np.float32 if single else np.float64)
         return self.dtype
+
+    def exact(self, jobs):
+        """Problems laid out in float64, whose rows are computed when they are asked for."""
+        with self._lock:
+            if self._exact is None:
+                self._exact = self._samples()
+                self._exact.n_threads = 1
+            return self._exact.problems(jobs, np.float64)
 
     def entry_size(self, check):
         """The root mean square of the entries of the largest of some rows."""
@@ -178,12 +204,16 @@ class Chain:
     def __init__(self, gram, pairs, weights, *, tol, shrinking, cache_bytes, check):
         self.gram, self.pairs, self.weights, self.check = gram, pairs, weights, check
         self.options = {"tol": tol, "shrinking": shrinking, "cache_bytes": cache_bytes, "on_step": check}
-        self.C, self.n_iter = None, 0
+        self.C = None
         self.crawled = np.zeros(len(pairs.jobs), bool)
         self.n_train = [sum(int(np.count_nonzero(weights[part])) for part in parts) for parts in pairs.parts]
         self.status = np.zeros(len(pairs.jobs), int)
+        # of F, as it grows where F is multiplied
+        self.rounding = np.full(len(pairs.jobs), _EPS)
         self._read_from(gram.held(check))
         self.beta, self.F = np.zeros(self.problems.size), self.linear.copy()
+        # where F was computed from exact kernel values
+        self.known = self.beta.copy()
 
     def _read_from(self, held):
         """Lay out the problems over a matrix; β and F are by variable, as `DualProblems` has them."""
@@ -191,7 +221,7 @@ class Chain:
         self.dtype = matrix.dtype
         self.problems = samples.problems(self.pairs.jobs, matrix.dtype)
         self.spans = self.problems.spans
-        self.rows = [Rows(matrix, self.problems.ranges(index)) for index in range(len(self.spans))]
+        self.rows = [self.problems.rows(index) for index in range(len(self.spans))]
         self.linear = self.problems.by_variable(self.problems.signs)
         most = self.problems.signs * self.weights[self.problems.samples]
         self.least, self.most = (
@@ -207,12 +237,21 @@ class Chain:
         Reached
         """
         if self.C is not None:
-            self._begin(C / self.C)
+            self._begin(np.float64(C) / self.C)
         self.C = C
-        self._reach()
-        if self.dtype == np.float32 and self._noise() > self.options["tol"]:
+        largest = np.finfo(float).max
+        self.lower, self.upper = np.maximum(C * self.least, -largest), np.minimum(C * self.most, largest)
+        every = range(len(self.spans))
+        self._reach(every)
+        for _ in range(_LOOKS):
+            far = self._is_far()
+            if not far.any():
+                break
+            self._compute_F(far)
+            self._reach(np.flatnonzero(far).tolist())
+        else:
             self._go_double()
-            self._reach()
+            self._reach(every)
         self._settle()
         # a solution at which rounding leaves no step is one for which a fit by itself warns, too
         taken = self.problems.taken
@@ -224,24 +263,47 @@ class Chain:
         """At β, or at β times the ratio of the two C, whichever has the lower objective at the new C."""
         product = self.linear - self.F
         linear, quadratic = self._by_pair(np.abs(self.beta)), self._by_pair(self.beta * product)
-        lower = 0.5 * ratio**2 * quadratic - ratio * linear < 0.5 * quadratic - linear
+        with np.errstate(over="ignore", invalid="ignore"):
+            lower = 0.5 * ratio**2 * quadratic - ratio * linear < 0.5 * quadratic - linear
+        self.rounding[lower] *= ratio
+        far = lower & (self.rounding > _PART * self.options["tol"])
         for span in compress(self.spans, lower):
             self.beta[span] *= ratio
+            self.known[span] *= ratio
+        for span in compress(self.spans, lower & ~far):
             self.F[span] += (1 - ratio) * product[span]
+        if far.any():
+            self._compute_F(far)
 
-    def _noise(self):
-        """The standard deviation of what rounding of the matrix does to F; LIBSVM's rows are rounded, too."""
-        size = np.sqrt(self._by_pair(np.square(self.beta)).max())
-        return _ROUNDING * self.gram.entry_size(self.check) * size
+    def _is_far(self):
+        """Of each pair whether rounding of the matrix may keep its gap from tol, as β is far from `known`."""
+        if self.dtype == np.float64:
+            return np.zeros(len(self.spans), bool)
+        sizes = np.sqrt(self._by_pair(np.square(self.beta - self.known)))
+        return _LARGEST * _ROUNDING * self.gram.entry_size(self.check) * sizes > self.options["tol"]
 
     def _go_double(self):
         """Read from a float64 matrix from now on."""
         beta = self.beta[self.problems.taken]
         self._read_from(self.gram.held(self.check, np.dtype(np.float64)))
-        self.beta, self.F = self.problems.by_variable(beta), self.linear.copy()
-        for rows, span in zip(self.rows, self.spans, strict=True):
-            used = np.flatnonzero(self.beta[span])
-            self.F[span] -= rows.product(used, self.beta[span][used])
+        self.beta = self.problems.by_variable(beta)
+        self.known, self.F = self.beta.copy(), self.linear.copy()
+        self._compute_F(np.ones(len(self.spans), bool))
+
+    def _compute_F(self, which):
+        """F from β of some pairs, by kernel values in float64."""
+        problems = self.problems if self.dtype == np.float64 else self.gram.exact(self.pairs.jobs)
+        beta = problems.by_variable(self.beta[self.problems.taken])
+        F = problems.by_variable(self.F[self.problems.taken])
+        linear = problems.by_variable(problems.signs)
+        for index in np.flatnonzero(which):
+            self.check()
+            span = problems.spans[index]
+            used = np.flatnonzero(beta[span])
+            F[span] = linear[span] - problems.rows(index).product(used, beta[span][used])
+            self.known[self.spans[index]] = self.beta[self.spans[index]]
+        self.F = self.problems.by_variable(F[problems.taken])
+        self.rounding[which] = _EPS
 
     def _by_pair(self, values):
         """Sums of values by variable."""
@@ -249,15 +311,10 @@ class Chain:
 
     # ---------------------------------------------------------------- solving
 
-    def _reach(self):
-        """SMO for a while, Newton steps for the problems that it leaves, SMO again, and so on ever longer."""
-        largest = np.finfo(float).max
-        self.lower, self.upper = (
-            np.maximum(self.C * self.least, -largest),
-            np.minimum(self.C * self.most, largest),
-        )
+    def _reach(self, which):
+        """SMO for a while, Newton steps for the pairs that it leaves, SMO again, and so on ever longer."""
         spent = steps = _STEPS * max(_LEAST_STEPS, *self.n_train)
-        left = self._solve(range(len(self.spans)), steps)
+        left = self._solve(which, steps)
         while left and spent < most_steps(max(self.n_train)):
             for index in left:
                 self._newton(index, self.n_train[index])
@@ -298,7 +355,6 @@ class Chain:
         table = self.problems.solve(
             self.F, lower, upper, change, self.F, which=which, max_iter=max_iter, **self.options
         )
-        self.n_iter += int(table["n_iter"].sum())
         self.beta += change
         # exactly to the bounds, where they were reached
         np.copyto(self.beta, self.upper, where=change == upper)

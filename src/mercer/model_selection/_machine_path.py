@@ -3,6 +3,7 @@
 Place on the way: ``estimators`` → ``_chains`` → **_machine_path** → ``path``.
 """
 
+import threading
 import time
 import warnings
 from copy import copy
@@ -20,14 +21,15 @@ from ._chains import Chain, Gram, Pairs
 from ._results import Outcome
 from ._scores import decided, known_from_decisions, weights_of
 from ._search import same_parameters
-from ._work import run_tasks
+from ._work import Stopped, run_tasks
 
 __all__ = ["ChainTask", "MachinePath", "go_by_machines"]
 
 # Rows whose kernel values with all samples are multiplied at a time.
 _CHUNK = 64
-# Matrices that are there at a time, at most, and the part of the free memory that they may take.
-_TOGETHER, _SHARE = 2, 0.5
+# Matrices that may be there at a time, at least; bytes of an entry in both dtypes; and the part of the free
+# memory that they may take.
+_TOGETHER, _ENTRY, _SHARE = 2, 12.0, 0.5
 
 
 @dataclass
@@ -81,7 +83,9 @@ class MachinePath:
         self.place = np.empty(len(self.order), int)
         self.place[self.order] = np.arange(len(self.order))
         self.pairs = Pairs([len(group) for group in self.groups]) if len(self.groups) > 1 else None
-        self._grams = {}
+        fitting = int(_SHARE * available_memory() / (_ENTRY * len(y) ** 2))
+        self._fits = fitting >= _TOGETHER or len(y) <= 2000
+        self._grams, self._room = {}, threading.Semaphore(max(_TOGETHER, fitting))
 
     # ---------------------------------------------------------------- what can go this way
 
@@ -98,8 +102,7 @@ class MachinePath:
 
     def fits_memory(self):
         """Whether the matrices that are there together leave memory for others."""
-        n = len(self.order)
-        return _TOGETHER * 8.0 * n * n < _SHARE * available_memory() or n <= 2000
+        return self._fits
 
     def task(self, machine, fold):
         """The task of a machine on a fold, or None if only a fit by itself knows what to make of it."""
@@ -113,12 +116,12 @@ class MachinePath:
             given = None if self.sample_weight is None else self.sample_weight[train]
             weights = machine._weights(given, len(train))
             class_weight, weights = machine._class_weights(self.classes, codes, weights)
+            own = class_weight[codes] * (1.0 if weights is None else np.maximum(weights, 0.0))
+            if (np.bincount(codes, own, minlength=k) <= 0).any():
+                return None
+            gram = self._gram(machine, train, codes, weights)
         except (TypeError, ValueError):
-            return None
-        own = class_weight[codes] * (1.0 if weights is None else np.maximum(weights, 0.0))
-        if (np.bincount(codes, own, minlength=k) <= 0).any():
-            return None
-        gram = self._gram(machine, train, codes, weights)
+            return None  # the fit by itself says why
         gram.users += 1
         placed = np.zeros(len(self.order))
         placed[self.place[train]] = own
@@ -132,7 +135,9 @@ class MachinePath:
         kernel = machine._resolve_kernel(X, rows)
         key = kernel, machine.tol
         if key not in self._grams:
-            self._grams[key] = Gram(kernel, self.X, self.groups, machine.tol, self.n_threads)
+            self._grams[key] = Gram(
+                kernel, self.X, self.groups, machine.tol, room=self._room, n_threads=self.n_threads
+            )
         return self._grams[key]
 
     # ---------------------------------------------------------------- a chain
@@ -142,12 +147,16 @@ class MachinePath:
 
         Returns
         -------
-        list of (C, seconds, test, train, converged), or None
-            Decisions by pair of the held-out rows, and of the training rows if they are wanted; None where
-            there is a machine without finite coefficients.
+        list of (C, seconds, decisions, converged), or None
+            Decisions by pair of the held-out rows, and of the training rows if they are wanted. None where
+            there is a machine without finite coefficients, or none at all: the fit by itself says why.
         """
         try:
             return self._run(task, check)
+        except Stopped:
+            raise
+        except Exception:
+            return None
         finally:
             task.gram.leave()
 
@@ -167,14 +176,14 @@ class MachinePath:
                 return None
         train, test = self.splits[task.fold]
         wanted = [test, train] if self.with_train else [test]
-        values = [self._decisions(task, reached, self.place[rows], check) for rows in wanted]
-        return [
-            (C, spent, *(part[i] for part in values), *([None] * (2 - len(values))), one.converged)
-            for i, (C, spent, one) in enumerate(zip(sorted(task.cells), seconds, reached, strict=True))
-        ]
+        held = task.gram.held(check, chain.dtype)
+        values = [self._decisions(held, reached, self.place[rows], check) for rows in wanted]
+        by_C = zip(*values, strict=True)
+        converged = [one.converged for one in reached]
+        return list(zip(sorted(task.cells), seconds, by_C, converged, strict=True))
 
-    def _decisions(self, task, reached, rows, check):
-        """Decisions of some rows (places in class order), a list of (m, p) by C.
+    def _decisions(self, held, reached, rows, check):
+        """Decisions of some rows (places in class order), a list of (m, p) by C; `held` is the Gram's.
 
         A pair's F has those of its own classes' rows. Where only labels count, a row whose class wins all its
         pairs needs no other decisions, and has the bias in their place: no class can have as many votes.
@@ -193,12 +202,12 @@ class MachinePath:
             wanted &= ((signs * values > 0).sum(axis=0) < pairs.k - 1).any(axis=0)
         wanted = np.flatnonzero(wanted)
         if wanted.size:
-            self._add_others(task.gram, reached, rows, wanted, signs, values, check)
+            self._add_others(held, reached, rows, wanted, signs, values, check)
         return list(values.transpose(1, 2, 0))
 
-    def _add_others(self, gram, reached, rows, wanted, signs, values, check):
+    def _add_others(self, held, reached, rows, wanted, signs, values, check):
         """Add sums over support vectors to values (p, n_C, m): wanted rows, pairs without their class."""
-        _, matrix, places = gram.held(check)
+        _, matrix, places = held
         pairs, sets = self.pairs, [job.set for job in self.pairs.jobs]
         beta = self._by_set([one.beta for one in reached])
         support = np.flatnonzero(beta.any(axis=(0, 1)))
@@ -253,6 +262,8 @@ def go_by_machines(search):
     if not machines or not known_from_decisions(search.scores.scoring, search.scores.scorers):
         return
     first = machines[0][0]
+    # of another kind of kernel rows are checked in another way
+    machines = [each for each in machines if _reads_alike(each[0], first)]
     samples, _ = first._training_samples(search.X)
     y = np.asarray(search.y)
     if y.ndim != 1 or len(y) != n_rows(samples) or y.dtype.kind not in "iubUSO":
@@ -264,18 +275,19 @@ def go_by_machines(search):
     if not path.fits_memory():
         return
     tasks = _tasks(path, machines, len(search.splits))
+    short = 0
 
-    def work(task, check):
-        return _outcomes_of(task, path.run(task, check), path, y, search)
-
+    # in this thread: scorers change the filters of warnings, which are the process's
     def on_done(results):
-        _enter(search.outcomes, tasks, results)
+        nonlocal short
+        for index, task in enumerate(tasks):
+            if results[index]:
+                short += _enter(search, path, task, results[index])
+                results[index] = ()
         search.show()
 
     with one_blas_thread():
-        results = run_tasks(tasks, work, search.n_threads, on_done)
-    _enter(search.outcomes, tasks, results)
-    short = sum(result[1] for result in results if result is not None)
+        on_done(run_tasks(tasks, path.run, search.n_threads, on_done))
     if short:
         warnings.warn(
             f"{short} of the machines stopped short of tol: rounding leaves no step that helps; "
@@ -285,9 +297,20 @@ def go_by_machines(search):
         )
 
 
+def _reads_alike(one, other):
+    """Whether two machines make the same of the samples that they are given."""
+    kinds = [
+        (each._is_precomputed(each.kernel), each._reads_rows(), each._is_function()) for each in (one, other)
+    ]
+    return kinds[0] == kinds[1]
+
+
 def _machines(search):
-    """(machine without its C, cells by C) for each set of the other parameters that chains are for."""
-    found = []
+    """(machine without its C, cells by C) for each set of the other parameters that chains are for.
+
+    Cells whose parameters are refused are left to the fits, unless all are.
+    """
+    found, refused = [], []
     for index, cell in enumerate(search.cells):
         others = {name: value for name, value in cell.items() if name != "C"}
         entry = next((each for each in found if same_parameters(each[0], others)), None)
@@ -299,16 +322,20 @@ def _machines(search):
             continue
         machine = copy(machine)  # a clone for each cell was 6 % of a search
         machine.C = cell.get("C", search.estimator.C)
-        machine._check_parameters()
+        try:
+            machine._check_parameters()
+        except (TypeError, ValueError) as error:
+            refused.append(error)
+            continue
         if np.isfinite(machine.C):
             by_C.setdefault(float(machine.C), []).append(index)
+    if len(refused) == len(search.cells):
+        raise refused[0]
     return [(machine, by_C) for _, machine, by_C in found if by_C]
 
 
-def _outcomes_of(task, steps, path, y, search):
-    """Outcome by cell, and how many machines stopped short; None where a fit by itself must tell."""
-    if steps is None:
-        return None
+def _enter(search, path, task, steps):
+    """Score a task's decisions. Returns how many of its machines stopped short."""
     train, test = path.splits[task.fold]
     scores = search.scores
     machine, give = decided(task.machine, path.classes)
@@ -317,40 +344,34 @@ def _outcomes_of(task, steps, path, y, search):
     direct = scores.tells_error(machine)
     parts = [
         (
-            rows if direct else _safe_split(machine, search.X, y, rows, train)[0],
-            y[rows],
+            rows if direct else _safe_split(machine, search.X, path.y, rows, train)[0],
+            path.y[rows],
             weights_of(search.weights, rows),
         )
         for rows in wanted
     ]
-    found, short = {}, 0
-    for C, spent, *values, converged in steps:
+    for C, spent, values, _ in steps:
         begin, told = time.perf_counter(), []
-        for part, decisions in zip(parts, values, strict=False):
+        for part, decisions in zip(parts, values, strict=True):
             give(decisions.astype(dtype, copy=False))
             told.append(scores.decided(machine, *part))
-        outcome = Outcome(*told[0][:1], test_error=told[0][1], fit_time=spent)
+        (scored, error), *of_train = told
+        outcome = Outcome(scored, test_error=error, fit_time=spent)
         outcome.score_time = time.perf_counter() - begin
-        if search.with_train:
-            outcome.train, outcome.train_error = told[1]
-        short += not converged
-        found.update(dict.fromkeys(task.cells[C], outcome))
-    return found, short
+        if of_train:
+            ((outcome.train, outcome.train_error),) = of_train
+        for index in task.cells[C]:
+            search.outcomes[index][task.fold] = outcome
+    return sum(not converged for *_, converged in steps)
 
 
 def _tasks(path, machines, n_splits):
-    tasks = []
+    """Tasks, those of one kernel matrix after those of another: no more than some are there at a time."""
+    by_gram = {}
     for machine, by_C in machines:
         for fold in range(n_splits):
             task = path.task(machine, fold)
             if task is not None:
                 task.cells = by_C
-                tasks.append(task)
-    return tasks
-
-
-def _enter(outcomes, tasks, results):
-    for task, result in zip(tasks, results, strict=True):
-        if result is not None:
-            for index, outcome in result[0].items():
-                outcomes[index][task.fold] = outcome
+                by_gram.setdefault(id(task.gram), []).append(task)
+    return [task for tasks in by_gram.values() for task in tasks]

@@ -17,6 +17,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import _safe_split
 
+from ..kernels.prepared import n_rows
 from ._results import Outcome, weight_name
 
 __all__ = ["Scores", "decided", "known_from_decisions", "weights_of"]
@@ -31,7 +32,8 @@ def decided(machine, classes):
     box = {}
     machine.__dict__.update(
         classes_=classes, support_=np.empty(0, np.int32), _pairwise=True, _absent=np.empty(0, int),
-        _query_samples=lambda X: X, _values=lambda X: box["values"],
+        # rows are asked for some at a time
+        _query_samples=lambda X: np.arange(n_rows(X)), _values=lambda rows: box["values"][rows],
     )  # fmt: skip
     return machine, lambda values: box.update(values=values)
 
@@ -200,9 +202,11 @@ class Scores:
 
     def decided(self, machine, X, y, weights):
         """Scores and error of predictions that are at hand, or cheap."""
-        error = self.error(machine, X, y, weights)
-        told = {"score": 1.0 - error} if self.tells_error(machine) else self.of(machine, X, y, weights)
-        return told, error
+        predicted = _predicted(machine, X)
+        if predicted is not None and self.tells_error(machine):
+            share = _share_right(predicted, y, weights)
+            return {"score": share}, 1.0 - share
+        return self.of(machine, X, y, weights), _error(machine, predicted, y, weights)
 
     # ---------------------------------------------------------------- by fitting
 
@@ -224,10 +228,13 @@ class Scores:
         at_test, at_train = weights_of(weights, test), weights_of(weights, train)
         scores = self.of(estimator, X_test, y_test, at_test)
         outcome = Outcome(scores, fit_time=fit_time, score_time=time.perf_counter() - begin - fit_time)
-        outcome.test_error = self.error(estimator, X_test, y_test, at_test, scores)
         if with_train:
             outcome.train = self.of(estimator, X_train, y_train, at_train)
-            outcome.train_error = self.error(estimator, X_train, y_train, at_train, outcome.train)
+        with warnings.catch_warnings():  # scores have warned
+            warnings.simplefilter("ignore")
+            outcome.test_error = self.error(estimator, X_test, y_test, at_test, scores)
+            if with_train:
+                outcome.train_error = self.error(estimator, X_train, y_train, at_train, outcome.train)
         return outcome
 
     def error(self, estimator, X, y, weights, scores=None):
@@ -252,15 +259,30 @@ class Scores:
             return np.nan
         if scores is not None and self.tells_error(estimator):
             return 1.0 - scores["score"]
-        if weights is not None and not weights.any():
-            weights = None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            predicted = np.asarray(estimator.predict(X))
-        if not is_regressor(estimator):
-            return 1.0 - float(np.average(predicted == np.asarray(y), weights=weights))
-        squares = np.square(predicted - np.asarray(y).reshape(predicted.shape)).reshape(len(predicted), -1)
-        return float(np.average(squares.mean(axis=1), weights=weights))
+        return _error(estimator, _predicted(estimator, X), y, weights)
+
+
+def _predicted(estimator, X):
+    """Predictions, or None where there are none: scorers that ask for them tell why."""
+    try:
+        return np.asarray(estimator.predict(X))
+    except Exception:
+        return None
+
+
+def _error(estimator, predicted, y, weights):
+    if predicted is None:
+        return np.nan
+    if weights is not None and not weights.any():
+        weights = None
+    if not is_regressor(estimator):
+        return 1.0 - _share_right(predicted, y, weights)
+    squares = np.square(predicted - np.asarray(y).reshape(predicted.shape)).reshape(len(predicted), -1)
+    return float(np.average(squares.mean(axis=1), weights=weights))
+
+
+def _share_right(predicted, y, weights):
+    return float(np.average(predicted == np.asarray(y), weights=weights))
 
 
 def _takes_weights(scorer, estimator):

@@ -255,6 +255,10 @@ class DualProblems:
         self.offsets, self.lengths = self._table["offset"], self._table["length"].sum(axis=1)
         self.size = int(self.lengths.sum())
 
+    def rows(self, index):
+        """Entries of the kernel among the variables of a problem."""
+        return self._layout.rows(self.ranges(index))
+
     def ranges(self, index):
         """Where the variables of a problem are in the kernel matrix."""
         job = self._table[index]
