@@ -36,8 +36,9 @@ _PROBE = 64
 # SMO steps before anything else is tried: so many for each sample, of which there count as many at least.
 _STEPS, _LEAST_STEPS = 3, 500
 _CAPPED = STATUS.index("capped")
-# β so near to a bound, by the largest of its pair, is there: as a free one it would set the bias.
-_AT_BOUND = 1e-12
+# β so near to a bound, by the largest of its pair or the box, is there: as a free one it would set the bias.
+# But it puts F off by a part of tol at most.
+_AT_BOUND, _OFF = 1e-12, 0.01
 
 
 class Pairs:
@@ -217,8 +218,9 @@ class Chain:
 
     def _read_from(self, held):
         """Lay out the problems over a matrix; β and F are by variable, as `DualProblems` has them."""
-        samples, matrix, _ = held
+        samples, matrix, places = held
         self.dtype = matrix.dtype
+        self.scale = max(float(matrix.diagonal()[places].max()), np.finfo(float).tiny)
         self.problems = samples.problems(self.pairs.jobs, matrix.dtype)
         self.spans = self.problems.spans
         self.rows = [self.problems.rows(index) for index in range(len(self.spans))]
@@ -328,7 +330,9 @@ class Chain:
         They are means over the variables that are free, or the middle of what the others allow.
         """
         F, beta, offsets = self.F, self.beta, self.problems.offsets
-        near = _AT_BOUND * np.maximum.reduceat(np.abs(beta), offsets).repeat(self.problems.lengths)
+        near = np.maximum.reduceat(np.abs(beta), offsets).repeat(self.problems.lengths)
+        near = _AT_BOUND * np.minimum(near, self.upper - self.lower)
+        np.minimum(near, _OFF * self.options["tol"] / self.scale, out=near)
         falls, rises = beta - self.lower > near, self.upper - beta > near
         np.copyto(beta, self.lower, where=~falls)
         np.copyto(beta, self.upper, where=~rises)
