@@ -21,6 +21,8 @@ enum { SHRINK_FROM = 1500, SHRINK_EVERY = 1000, MATRIX_FROM = 400, MATRIX_FIRST 
 static const double STRETCH_LEAST = 1.5, STRETCH_MOST = 1e3;
 /* Of Σ|β|, what rounding may leave of a sum of 0. */
 static const double STRETCH_SUM = 1e-9;
+/* Of tol, what F may be put off by for a variable that is brought to its bound. */
+static const double SNAP_TOL = 0.01;
 /* Elements between looks at the clock, seconds between calls of poll. */
 enum { WORK_BETWEEN_LOOKS = 4000000 };
 static const double POLL_EVERY = 0.02;
@@ -338,21 +340,26 @@ static void set_bias(Smo *smo, int part)
 }
 
 /* What rounding left next to a bound or the kink is there: as a free variable it would set the bias. Rounding is measured
- * by the largest β, not by the box, beside which all of a solution may be small. */
+ * by the largest β where that is less than the box, which may be far wider than all of a solution or far narrower. F stays
+ * as it is, and so must be put off by a small part of tol alone. */
 static void snap(Smo *smo)
 {
     double largest = 0;
     for (ptrdiff_t v = 0; v < smo->size; v++)
         largest = fabs(smo->beta[v]) > largest ? fabs(smo->beta[v]) : largest;
-    const double near = 1e-12 * largest;
+    const double most = SNAP_TOL * smo->dual->tol / fmax(smo->dual->scale, 0);
     for (ptrdiff_t k = 0; k < smo->n; k++) {
         const ptrdiff_t v = smo->variable[k];
         if (v < 0)
             continue;
         const double stops[] = {smo->lower[v], smo->upper[v], smo->job->epsilon > 0 ? 0 : smo->lower[v]};
-        for (int s = 0; s < 3; s++)
-            if (fabs(smo->beta[v] - stops[s]) <= near)
+        const double beta = smo->beta[v], width = smo->upper[v] - smo->lower[v];
+        double near = fmin(1e-12 * fmin(largest, width), most);
+        for (int s = 0; s < 3; s++) /* to the nearest: what is at one stays there */
+            if (fabs(beta - stops[s]) <= near) {
+                near = fabs(beta - stops[s]);
                 smo->beta[v] = stops[s];
+            }
         smo_set_moves(smo, k);
     }
 }

@@ -115,6 +115,44 @@ def test_problems_on_a_matrix_are_cut_down_and_brought_back(dtype, classes):
     )
 
 
+def rates(K, c, beta, lower, upper, epsilon=0.0):
+    """At which each variable gains by going up, and loses by going down, as definitions have it."""
+    F = c - K @ beta
+    up = np.where(beta < upper, F + np.where(beta < 0, epsilon, -epsilon), -np.inf)
+    return up, np.where(beta > lower, F + np.where(beta > 0, -epsilon, epsilon), np.inf)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+@pytest.mark.parametrize("wide", [1e10, 1e12, 1e13, 1e15])
+def test_boxes_of_any_width_side_by_side(wide, epsilon, rng):
+    n = 60
+    K, c = RBF(0.5)(rng.normal(size=(n, 2))), rng.normal(size=n)
+    lower, upper = np.zeros((2, n))
+    lower[::2], upper[1::2] = -1 / wide, 1 / wide
+    lower[::3], upper[::3] = -1.0, 0.5 / wide  # of these the upper bound is as near to the kink
+    upper[1::3] = 1.0
+    samples = DualSamples(Precomputed(), K, [np.arange(n)])
+    out = samples.solve([DualJob((0, 1), epsilon=epsilon)], c[None], lower[None], upper[None], tol=1e-6)
+    up, down = rates(K, c, out.betas, lower, upper, epsilon)
+    assert out.status[0] == STATUS.index("converged")
+    assert up.max() - down.min() <= 1.001e-6
+    assert out.gap[0] == pytest.approx(up.max() - down.min(), abs=1e-12)
+    small = np.minimum(-lower, upper) == 0
+    assert np.count_nonzero(small & (np.abs(out.betas) >= 0.9 / wide)) > 10  # at the far end of their boxes
+
+
+def test_small_variables_beside_huge_ones_stay_where_they_are():
+    """Two of 10⁸ and two of 3·10⁻⁵: each pair has its own kernel."""
+    K = np.diag([1e-8, 1e-8, 1.0, 1.0])
+    c = np.array([1.0, -1.0, 3e-5, -3e-5])
+    lower, upper = np.where(c < 0, -1e9, 0.0), np.where(c > 0, 1e9, 0.0)
+    samples = DualSamples(Precomputed(), K, [np.arange(4)])
+    out = samples.solve([DualJob((0, 1))], c[None], lower[None], upper[None], tol=1e-6)
+    up, down = rates(K, c, out.betas, lower, upper)
+    assert up.max() - down.min() <= 1e-6
+    np.testing.assert_allclose(np.abs(out.betas), [1e8, 1e8, 3e-5, 3e-5], rtol=0.1)
+
+
 @pytest.mark.parametrize("separate", [True, False])
 def test_sums_stay_where_nothing_bounds_beta(separate):
     rng, half, n = np.random.default_rng(0), 200, 400
