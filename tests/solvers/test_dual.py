@@ -153,6 +153,52 @@ def test_small_variables_beside_huge_ones_stay_where_they_are():
     np.testing.assert_allclose(np.abs(out.betas), [1e8, 1e8, 3e-5, 3e-5], rtol=0.1)
 
 
+@pytest.mark.parametrize("offset", [-1e5, 1e7, 1e12])
+@pytest.mark.parametrize("separate", [True, False])
+@pytest.mark.parametrize("n", [200, 1100])  # rows of float64, and of float32
+def test_a_constant_that_all_targets_share_costs_no_digits(offset, separate, n):
+    x = np.linspace(-3, 3, n)[:, None]
+    K, small, tol = RBF(1.0)(x), np.sin(2 * x[:, 0]), 1e-3
+    samples = DualSamples(RBF(1.0), x, [np.arange(n // 2), np.arange(n // 2, n)])
+    job = DualJob((0, 1), (1, 2), separate=separate, epsilon=0.02)
+    one, start = np.ones((1, n)), np.where(np.arange(n) % 5, 0.0, 0.1)
+    y = (offset + small) - offset  # as its digits are
+    out, plain = (
+        samples.solve([job], c[None], -10 * one, 10 * one, tol=tol, start=start, fields=True)
+        for c in (offset + small, y)
+    )
+    assert out.status[0] == STATUS.index("converged")
+    up, down = rates(K, y, out.betas, -10.0, 10.0, 0.02)
+    for part in [slice(0, n // 2), slice(n // 2, n)] if separate else [slice(0, n)]:
+        assert up[part].max() - down[part].min() <= 1.001 * tol
+    np.testing.assert_allclose(out.betas, plain.betas, atol=1e-12)
+    ulp = np.spacing(abs(offset))
+    np.testing.assert_allclose(out.fields, offset + (y - K @ out.betas), atol=2 * ulp + 1e-4)
+    for name in ("bias", "least", "most"):
+        used = np.array([True, separate])
+        found = getattr(out, name)[0, used]
+        np.testing.assert_allclose(found, offset + getattr(plain, name)[0, used], atol=2 * ulp)
+    moved = plain.objective[0] - offset * out.betas.sum()
+    np.testing.assert_allclose(out.objective[0], moved, rtol=1e-12, atol=1e-9)
+
+
+def test_rates_that_float32_holds_no_more():
+    """ρ is tens of thousands, of which float32 has steps of 0.002 or 0.004."""
+    n, tol, kernel = 1200, 1e-3, RBF(0.05)
+    X = np.random.default_rng(3).normal(size=(n, 5))
+    samples, zero, weights = DualSamples(kernel, X, [np.arange(n)]), np.zeros((1, n)), np.full((1, n), 100.0)
+    K, start = kernel(X), np.where(np.arange(n) < n // 2, 100.0, 0.0)
+    found = []
+    for dtype in (None, np.float32):
+        out = samples.solve([DualJob((0, 1))], zero, zero, weights, tol=tol, start=start, dtype=dtype)
+        up, down = rates(K, zero[0], out.betas, 0.0, 100.0)
+        found.append((up.max() - down.min(), out.gap[0]))
+    assert found[0][0] <= tol
+    # what is left between the two is rounding of K's entries
+    assert found[1][0] > 3 * tol
+    assert found[1][1] == pytest.approx(found[1][0], abs=tol)
+
+
 @pytest.mark.parametrize("separate", [True, False])
 def test_sums_stay_where_nothing_bounds_beta(separate):
     rng, half, n = np.random.default_rng(0), 200, 400

@@ -188,22 +188,47 @@ class DualSamples:
         if cache_bytes is None:
             cache_bytes = 0.5 * available_memory()
         options = {"cache_bytes": cache_bytes, "shrinking": shrinking, "fields": fields, "on_step": on_step}
-        course = _Course(self, jobs, (linear, lower, upper), max_iter, options)
+        constants = _constants(jobs, linear)
+        course = _Course(self, jobs, (linear - constants[:, None], lower, upper), max_iter, options)
         start = {"start": start, "cancels": cancels}
         if dtype is not None or n <= _DOUBLE_UP_TO or 8 * self.rounding() > tol:
             course.run(np.dtype(dtype or np.float64), tol, **start)
-            return course.outcome
-        course.run(np.dtype(np.float32), _CLOSER * tol, **start)
-        # no BLAS, whose threads would wake up for it
-        sizes = np.sqrt([np.square(beta).sum() for beta in course.outcome.beta])
-        # Errors of the entries are independent: the largest of K β is about the largest of theirs times |β|₂.
-        course.make_sure(self.rounding() * sizes, tol)
+        else:
+            course.run(np.dtype(np.float32), _CLOSER * tol, **start)
+            # no BLAS, whose threads would wake up for it
+            sizes = np.sqrt([np.square(beta).sum() for beta in course.outcome.beta])
+            # Errors of the entries are independent: the largest of K β is about the largest of theirs times
+            # |β|₂.
+            course.make_sure(self.rounding() * sizes, tol)
+        if constants.any():
+            _put_back(constants, jobs, course.outcome)
         return course.outcome
 
 
 def _least_rounding(scale):
     """Rounding of entries of that size; infinity where float32's range might not hold them."""
     return float(np.finfo(np.float32).eps * scale) if 1e-30 < scale < 1e30 or scale == 0 else np.inf
+
+
+def _constants(jobs, linear):
+    """By set what all of c may do without, as Σβ is given: the middle of numbers that are far from 0.
+
+    Beside it digits of Kβ would be lost.
+    """
+    low, high = 0.5 * linear.min(axis=1), 0.5 * linear.max(axis=1)
+    far = 0.5 * np.abs(low + high) > high - low
+    far[[job.set for job in jobs if min(job.signs) < 0]] = False
+    return np.where(far, low + high, 0.0)
+
+
+def _put_back(constants, jobs, outcome):
+    """Have c of problems be so much more by set; changes their outcome."""
+    more = np.array([[constants[job.set], constants[job.set] * job.separate] for job in jobs])
+    for name in ("bias", "least", "most"):
+        getattr(outcome, name)[...] += more
+    outcome.objective[...] -= more[:, 0] * [beta.sum() for beta in outcome.beta]
+    if outcome.fields is not None:
+        outcome.fields[...] += more[:, 0].repeat(np.diff(outcome.ends, prepend=0))
 
 
 class _Course:
@@ -272,9 +297,12 @@ class _Course:
             spent += more
 
     def make_sure(self, noise, tol):
-        """Go on in float64 with problems whose gradient float32 rows may have put off by a part of `tol`."""
+        """Go on in float64 with problems whose gradient float32 rows may have put off by a part of `tol`.
+
+        And with those that ended by rates that are equal when they are rounded.
+        """
         status = self.outcome.status
-        short = (noise > tol / 2) | (status == STATUS.index("stalled"))
+        short = (noise > tol / 2) | (self.outcome.gap > tol) | (status == STATUS.index("stalled"))
         again = np.flatnonzero(short & (status != _CAPPED) & ~self.double)
         if again.size:
             self.run(np.dtype(np.float64), tol, again)
