@@ -199,6 +199,26 @@ def test_rates_that_float32_holds_no_more():
     assert found[1][1] == pytest.approx(found[1][0], abs=tol)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, "precomputed"])
+@pytest.mark.parametrize("known", [True, False])
+def test_few_samples_so_large_that_float32_will_not_do(form, known, monkeypatch):
+    """Ten million steps of float32 rows end at a gap of 4."""
+    rng, kernel = np.random.default_rng(0), Polynomial(2, 0.1, 1.0)
+    X = rng.normal(size=(1500, 3))
+    X[rng.choice(1500, 6, replace=False)] *= 3000
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=1500) > 0, 1, -1)
+    if not known:
+        monkeypatch.setattr(DualSamples, "rounding", lambda self: 0.0)
+    out = solve(*((Precomputed(), kernel(X)) if form == "precomputed" else (kernel, form(X))), y, tol=1e-3)
+    assert out.rows == ("float64" if known else "float32, float64")
+    assert out.status[0] == STATUS.index("converged")
+    assert out.n_iter[0] < (2000 if known else 50_000)
+    order = np.concatenate(groups_of(y))
+    K, c = kernel(X[order]), signed(y)
+    up, down = rates(K, c, out.beta[0], np.minimum(c, 0.0), np.maximum(c, 0.0))
+    assert up.max() - down.min() <= 1.01e-3
+
+
 @pytest.mark.parametrize("separate", [True, False])
 def test_sums_stay_where_nothing_bounds_beta(separate):
     rng, half, n = np.random.default_rng(0), 200, 400

@@ -15,7 +15,7 @@ from .._arrays import available_memory
 from .._threads import n_threads as count_threads
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import sides, single_side, take_rows
-from .dual_layout import STATUS, DualLayout, DualProblems, most_steps
+from .dual_layout import STATUS, DualLayout, DualProblems, most_steps, same_diagonal
 from .faces import face_steps, newton_on_faces
 
 __all__ = ["DualSamples"]
@@ -86,7 +86,10 @@ class DualSamples:
         return float(self._layout(np.dtype(np.float64)).diagonal.max())
 
     def rounding(self):
-        """The largest error of a float32 row's entry, on a sample of pairs; infinity where it will not do."""
+        """The largest error of a float32 row's entry, on a sample of pairs; infinity where it will not do.
+
+        And no less than rounding of the largest k(x, x) of all samples, few of which may be large.
+        """
         if self.program.block_leaves:
             K = self.matrix()
             return _least_rounding(np.max(np.abs(K.diagonal()), initial=0.0))
@@ -100,7 +103,12 @@ class DualSamples:
             K32 = np.empty(K.shape, np.float32)
             _native.gram(self.program, rounded, rounded, K32, symmetric=True, n_threads=1, cancels=0.0)
             error = float(np.max(np.abs(K - K32)))
-        return max(_least_rounding(np.max(np.abs(K))), error) if np.isfinite(error) else np.inf
+        if not np.isfinite(error):
+            return np.inf
+        largest = np.max(np.abs(K))
+        if not same_diagonal(self.program):
+            largest = max(largest, np.max(np.abs(self._layout(np.dtype(np.float32)).diagonal)))
+        return max(_least_rounding(largest), error)
 
     def hold(self, dtype, *, on_step=None):
         """Have the whole kernel matrix in memory, for many problems over these samples.
@@ -171,7 +179,8 @@ class DualSamples:
         on_step : callable or None
             ``on_step(n_done, gap)``, called now and then.
         dtype : dtype or None
-            Of the rows; None chooses, and makes sure of float32 by its rounding.
+            Of the rows, as long as steps do not crawl; None chooses, and makes sure of float32 by its
+            rounding.
 
         Returns
         -------
@@ -289,11 +298,11 @@ class _Course:
             capped = which[self.outcome.status[which] == _CAPPED]
             if not capped.size:
                 break
-            there = self._over_faces(capped, tol, spent)
+            self._over_faces(capped, tol, spent)
             more = min(spent, self.max_iter - spent)
-            # float32 rows would put off the gradient at what is an optimum of float64's
-            self._go_on(capped[there], np.dtype(np.float64), tol, more)
-            self._go_on(capped[~there], dtype, tol, more)
+            # float32 rows would put off the gradient at what is an optimum of float64's, and may be why steps
+            # crawl
+            self._go_on(capped, np.dtype(np.float64), tol, more)
             spent += more
 
     def make_sure(self, noise, tol):
@@ -333,23 +342,16 @@ class _Course:
         self.double[which] = dtype == np.float64
 
     def _over_faces(self, which, tol, spent):
-        """Newton steps over faces from β of some problems, after so many SMO steps.
-
-        Returns
-        -------
-        ndarray of bool
-            By problem, whether the gap is at most `tol`, but for rounding.
-        """
+        """Newton steps over faces from β of some problems, after so many SMO steps."""
         layout = self.samples._layout(np.dtype(np.float64))
         problems = DualProblems(layout, [self.jobs[index] for index in which])
-        here, there = self._of(which), np.zeros(len(which), bool)
+        here = self._of(which)
         beta = problems.by_variable(self.outcome.betas[here])
         box = problems.placed(*self.box)
         for k, (index, span) in enumerate(zip(which, problems.spans, strict=True)):
             ranges = problems.ranges(k)
-            there[k] = self._over_faces_of(index, layout, ranges, beta[span], *box[:, span], tol, spent)
+            self._over_faces_of(index, layout, ranges, beta[span], *box[:, span], tol, spent)
         self.outcome.betas[here] = beta[problems.taken]
-        return there
 
     def _over_faces_of(self, index, layout, ranges, beta, linear, lower, upper, tol, spent):
         """The same for one problem, whose arrays by variable these are; β is changed in place."""
@@ -358,7 +360,7 @@ class _Course:
         with np.errstate(over="ignore"):
             noise = np.finfo(np.float64).eps * layout.diagonal.max() * np.sqrt(beta @ beta)
         if face_steps(n_free, len(beta)) > spent or noise > tol:
-            return False
+            return
         if job.separate:
             if np.array_equal(*(layout.order[part] for part in ranges)):
                 _gather(beta, upper)
@@ -383,10 +385,8 @@ class _Course:
         )
         self.failed[index] += not reached
         # not so where numbers left the range, or are but rounding
-        if not _state(rows, new, linear, job.epsilon)[1] <= before:
-            return False
-        beta[...] = new
-        return reached
+        if _state(rows, new, linear, job.epsilon)[1] <= before:
+            beta[...] = new
 
 
 def _gather(beta, upper):

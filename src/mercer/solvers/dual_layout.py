@@ -22,7 +22,10 @@ from ..kernels.prepared import cast_side, sides, single_side, take_rows
 from ..kernels.program import LeafKind
 from .faces import KernelRows, Rows
 
-__all__ = ["STATUS", "DualJob", "DualLayout", "DualOutcome", "DualProblems", "most_steps", "spans", "split"]
+__all__ = [
+    "STATUS", "DualJob", "DualLayout", "DualOutcome", "DualProblems", "most_steps", "same_diagonal", "spans",
+    "split",
+]  # fmt: skip
 
 #: What a problem's ``status`` means.
 STATUS = ("converged", "capped", "stalled", "not finite", "no memory", "stopped", "inseparable")
@@ -136,6 +139,11 @@ def split(values, ends):
     return [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
+def same_diagonal(program):
+    """Whether k(x, x) is the same for all x."""
+    return not program.vecs and all(leaf.kind != LeafKind.DOT for leaf in program.leaves)
+
+
 def spans(firsts, counts):
     """Ranges of integers, one after another: so many from each first one on."""
     counts = counts.ravel()
@@ -203,7 +211,7 @@ class DualLayout:
 
     def _diagonal(self, program):
         """k(x, x), without a look at each where it is the same for all."""
-        same = not program.vecs and all(leaf.kind != LeafKind.DOT for leaf in program.leaves)
+        same = same_diagonal(program)
         diagonal = np.empty(1 if same else self.n, self.dtype)
         _native.dual_diagonal(self.run, diagonal, 1 if same else self.samples.n_threads)
         return np.full(self.n, diagonal[0]) if same else diagonal
