@@ -8,6 +8,7 @@
  * are not undone (dual_directions.c), and makes two passes over all active variables (smo.inc). Shrinking removes variables
  * at bounds that look settled: arrays, cached rows and packed columns are cut down to the others.
  */
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -21,8 +22,10 @@ enum { SHRINK_FROM = 1500, SHRINK_EVERY = 1000, MATRIX_FROM = 400, MATRIX_FIRST 
 static const double STRETCH_LEAST = 1.5, STRETCH_MOST = 1e3;
 /* Of Σ|β|, what rounding may leave of a sum of 0. */
 static const double STRETCH_SUM = 1e-9;
-/* Of tol, what F may be put off by for a variable that is brought to its bound. */
-static const double SNAP_TOL = 0.01;
+/* Of tol, what F may be put off by for a variable that is brought to its bound, and by rounding of steps. */
+static const double SNAP_TOL = 0.01, DRIFT_TOL = 0.1;
+/* F is not computed from β once more after fewer steps for each variable. */
+enum { DRIFT_FROM = 10 };
 /* Elements between looks at the clock, seconds between calls of poll. */
 enum { WORK_BETWEEN_LOOKS = 4000000 };
 static const double POLL_EVERY = 0.02;
@@ -271,6 +274,22 @@ static int stopped_meanwhile(void *smo)
     return smo_stopped(smo, ((Smo *)smo)->dual->progress.gap);
 }
 
+/* About what rounding leaves of F when it is computed from β. */
+static double noise(const Smo *smo)
+{
+    double squares = 0;
+    for (ptrdiff_t v = 0; v < smo->size; v++)
+        squares += smo->beta[v] * smo->beta[v];
+    return DBL_EPSILON * smo->dual->scale * sqrt(squares);
+}
+
+/* Whether so many steps may have put F off by much more than that, β being up to date. */
+static int drifted(const Smo *smo)
+{
+    const double n = (double)(smo->job->n_iter - smo->renewed);
+    return n > (double)(DRIFT_FROM * smo->size) && n * noise(smo) > DRIFT_TOL * smo->dual->tol;
+}
+
 static int loop(Smo *smo)
 {
     const MercerDual *dual = smo->dual;
@@ -286,10 +305,11 @@ static int loop(Smo *smo)
         if (!(gap > dual->tol)) {
             if (isnan(gap))
                 return DUAL_NOT_FINITE;
-            if (smo->n_epochs == 0)
-                return DUAL_CONVERGED;
             smo_end_directions(smo);
-            if (smo_restore(smo))
+            /* F that is never told to tol would not end */
+            if (smo->n_epochs == 0 && (!drifted(smo) || noise(smo) > dual->tol))
+                return DUAL_CONVERGED;
+            if (smo->n_epochs ? smo_restore(smo) : smo_renew(smo))
                 return DUAL_NO_MEMORY;
             if (*smo->stop)
                 return DUAL_STOPPED;
@@ -386,6 +406,8 @@ static void finish(Smo *smo)
     const double *linear = smo->dual->linear + job->offset;
     int part;
     if (smo->n_epochs && job->status != DUAL_NO_MEMORY && smo_restore(smo))
+        job->status = DUAL_NO_MEMORY;
+    if (job->status != DUAL_NO_MEMORY && job->status != DUAL_CONVERGED && drifted(smo) && smo_renew(smo))
         job->status = DUAL_NO_MEMORY;
     if (*smo->stop)
         job->status = DUAL_STOPPED;

@@ -144,6 +144,23 @@ static int subtract(Smo *smo, int epoch, const double *since)
     return failed ? MERCER_NO_MEMORY : MERCER_OK;
 }
 
+/* F from β, unless its product with K is 0, and all variables at their positions. */
+static int begin_F(Smo *smo, int started)
+{
+    memcpy(smo->all_F, smo->dual->linear + smo->job->offset, (size_t)smo->size * sizeof(double));
+    set_epochs(smo);
+    if (started && subtract(smo, SMO_ACTIVE, NULL))
+        return MERCER_NO_MEMORY;
+    place_all(smo);
+    smo->renewed = smo->job->n_iter;
+    return MERCER_OK;
+}
+
+int smo_renew(Smo *smo)
+{
+    return begin_F(smo, 1);
+}
+
 int smo_begin(Smo *smo, MercerDualJob *job)
 {
     const MercerDual *dual = smo->dual;
@@ -154,12 +171,7 @@ int smo_begin(Smo *smo, MercerDualJob *job)
     smo->upper = dual->upper + job->offset;
     if (dual_rows_begin(&smo->rows, dual, job) || reserve(smo, smo->rows.n > smo->size ? smo->rows.n : smo->size))
         return MERCER_NO_MEMORY;
-    memcpy(smo->all_F, dual->linear + job->offset, (size_t)smo->size * sizeof(double));
-    set_epochs(smo);
-    if (job->started && subtract(smo, SMO_ACTIVE, NULL))
-        return MERCER_NO_MEMORY;
-    place_all(smo);
-    return MERCER_OK;
+    return begin_F(smo, (int)job->started);
 }
 
 /* ---- shrinking --------------------------------------------------------------------------------------------- */

@@ -30,6 +30,7 @@ typedef struct {
     atomic_int *stop;
     double *last_poll;
     ptrdiff_t work;
+    int64_t renewed;             /* steps when F was last computed from β */
     ptrdiff_t size;              /* variables */
     ptrdiff_t capacity;          /* of the arrays by position */
     ptrdiff_t n;                 /* positions */
@@ -100,6 +101,8 @@ int smo_begin(Smo *smo, MercerDualJob *job);
 int smo_shrink(Smo *smo);
 /* Brings F of what was left alone up to date, and all variables back. */
 int smo_restore(Smo *smo);
+/* Computes F from β, where none was left alone. */
+int smo_renew(Smo *smo);
 /* F by variable, also of those that had no position. */
 int smo_gather_F(Smo *smo);
 void smo_release(Smo *smo);
