@@ -5,7 +5,10 @@ import pytest
 
 from mercer import SVC
 from mercer.estimators._certain import certain_argmax, certain_votes
+from mercer.estimators._expansion import Expansion
 from mercer.estimators._one_against_one import decisions_by_class, pair_decisions, votes
+from mercer.estimators._svc import _SAFETY
+from mercer.kernels import RBF, Linear, Polynomial
 
 
 @pytest.mark.parametrize("k", [2, 3, 7])
@@ -73,7 +76,58 @@ def test_products_in_either_precision_are_the_sums(k, dtype):
     ]
     size = np.abs(model.dual_coef_).sum()
     np.testing.assert_allclose(model._products(Z), expected, atol=2 * np.finfo(dtype).eps * size)
-    products, error = model._rounded_products(Z)
-    np.testing.assert_allclose(products, expected, atol=error * size)
-    assert error < 1e-4
+    products, by_row, errors = model._rounded_products(Z)
+    near = np.isfinite(by_row)
+    assert near.mean() > 0.99
+    assert np.all((np.abs(products - expected) < _SAFETY * by_row[:, None] * errors)[:, near])
+    assert errors.max() < 1e-5 * size
+    np.testing.assert_array_equal(model._labels(Z), model._exact_labels(Z))
+
+
+def test_a_row_far_from_all_others_has_the_label_of_its_decision():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    model = SVC(kernel="linear").fit(X, np.where(X[:, 0] + 0.5 * rng.normal(size=400) > 0, 1, -1))
+    w, b = model.coef_[0], model.intercept_[0]
+    Z = rng.normal(size=(2000, 2))
+    along = 1e5 * np.array([-w[1], w[0]]) / np.hypot(*w) - b * w / (w @ w)
+    for step in np.linspace(-2e-3, 2e-3, 8):
+        Z[1] = along + step * w
+        assert model.predict(Z)[1] == np.sign(model.decision_function(Z)[1]) == model.predict(Z[1:2])[0]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rows", "terms"),
+    [
+        (Linear(), 1e5, 1.0),
+        (Polynomial(3), 1e3, 1.0),
+        (Linear(), 1.0, 1e5),
+        (RBF(gamma=0.1) + 1e-3 * Linear().on([1]), 1e5, 1.0),
+        (RBF(gamma=0.1), 1e-2, 1.0),
+    ],
+    ids=["far row", "far row, cubic", "far term", "far in one leaf", "only row that is near"],
+)
+def test_the_error_of_rounded_sums_holds_for_rows_and_terms_unlike_others(kernel, rows, terms):
+    """Those that are looked at are at equal steps: the second one is not."""
+    rng = np.random.default_rng(1)
+    X, Z = rng.normal(size=(2000, 3)), rng.normal(size=(300, 3))
+    X *= 100.0 if rows < 1 else 1.0
+    X[1] *= rows
+    Z[1] *= terms
+    coefficients = rng.uniform(0, 1, size=(1, 300))
+    expansion = Expansion(kernel, Z, [300])
+    sums, by_row, errors = expansion.single(X, coefficients)
+    assert np.all(np.abs(sums - expansion(X, coefficients))[0, :, 0] < _SAFETY * by_row * errors.item())
+    assert np.isinf(by_row).mean() < 0.01
+    assert np.median(by_row) <= 5 * by_row[2]
+
+
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr", "crammer-singer"])
+def test_a_class_without_weight_and_far_rows_leave_the_labels(multiclass):
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(600, 2)), np.arange(600) % 4
+    X[:, 0] += y
+    model = SVC(multiclass=multiclass, kernel="poly", degree=2).fit(X, y, sample_weight=np.where(y == 2, 0.0, 1))
+    Z = 2 * rng.normal(size=(3000, 2))
+    Z[1] = 1e4
     np.testing.assert_array_equal(model._labels(Z), model._exact_labels(Z))

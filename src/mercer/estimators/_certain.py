@@ -16,8 +16,8 @@ def certain_argmax(values, bounds):
     Parameters
     ----------
     values : ndarray of shape (m, k)
-    bounds : ndarray of shape (k,)
-        Largest error of each column.
+    bounds : ndarray of shape (m, k) or (k,)
+        Largest error of each value, or of each column.
 
     Returns
     -------
@@ -25,10 +25,10 @@ def certain_argmax(values, bounds):
     certain : ndarray of bool
     """
     best = np.argmax(values, axis=1)
-    rows = np.arange(len(values))
+    rows, bounds = np.arange(len(values)), np.broadcast_to(bounds, values.shape)
     others = values + bounds
     others[rows, best] = -np.inf
-    return best, values[rows, best] - bounds[best] > others.max(axis=1)
+    return best, values[rows, best] - bounds[rows, best] > others.max(axis=1)
 
 
 def certain_votes(values, bounds, k):
@@ -40,8 +40,8 @@ def certain_votes(values, bounds, k):
     ----------
     values : ndarray of shape (m, k (k - 1) / 2)
         Decisions of pairs.
-    bounds : ndarray of shape (k (k - 1) / 2,)
-        Largest error of each.
+    bounds : ndarray of shape (m, k (k - 1) / 2) or (k (k - 1) / 2,)
+        Largest error of each, or of each pair.
     k : int
 
     Returns

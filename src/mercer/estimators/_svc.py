@@ -24,6 +24,8 @@ __all__ = ["SupportVectorClassifier"]
 _FOLDS = 5
 # Numbers of one batch of products.
 _BATCH = 2**22
+# The largest error of a rounded sum over that of some like it; sums within a tile are rounded, too.
+_SAFETY = 6.0
 
 
 class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
@@ -300,21 +302,18 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
     def _breaks_ties(self):
         return bool(self.break_ties) and self.decision_function_shape == "ovr"
 
-    def _certain_labels(self, products, error):
-        """Labels by products of kernel values with such an error, and whether it leaves them as they are."""
+    def _certain_labels(self, products, rows, errors):
+        """Labels by products with such errors, and whether these leave them as they are."""
         k, intercept = len(self.classes_), self._intercept_.astype(np.float64)
-        ends = np.cumsum(self._segments())
-        sizes = np.abs(self._dual_coef_).astype(np.float64).cumsum(axis=1)
-        sums = np.diff(sizes[:, ends - 1], axis=1, prepend=0.0).T[:, None]  # by segment, as products
+        rows = _SAFETY * rows[:, None]
         if len(products) > 1:
-            values = pair_decisions(products, intercept)
-            bounds = error * pair_decisions(sums, np.zeros_like(intercept))[0]
-            return certain_votes(values, bounds, k)
-        values, bounds = products[0] + intercept, error * sums[0, 0]
+            bounds = rows * pair_decisions(errors, np.zeros_like(intercept))
+            return certain_votes(pair_decisions(products, intercept), bounds, k)
+        values, bounds = products[0] + intercept, rows * errors[0]
         if self._pairwise:
-            return (values[:, 0] < 0).astype(np.intp), np.abs(values[:, 0]) > bounds[0]
+            return (values[:, 0] < 0).astype(np.intp), np.abs(values[:, 0]) > bounds[:, 0]
         present = np.setdiff1d(np.arange(k), self._absent)
-        best, certain = certain_argmax(values[:, present], bounds[present])
+        best, certain = certain_argmax(values[:, present], bounds[:, present])
         return present[best], certain
 
     # ---------------------------------------------------------------- probabilities

@@ -41,8 +41,6 @@ _INDEFINITE = 1e-6
 _LANCZOS_STEPS, _LANCZOS_UP_TO = 16, 4000
 # From so many kernel values on labels are decided by rounded ones, where these leave no doubt.
 _ROUNDED_FROM = 2e5
-# The largest error of a kernel value over that of some of them; sums within a tile are rounded, too.
-_SAFETY = 6.0
 
 
 class _Blocks:
@@ -363,15 +361,13 @@ class SupportVectorMachine(KernelEstimator):
         return known
 
     def _rounded_products(self, X):
-        """Products in float32 and how far a kernel value is off at most; None where that would not pay."""
+        """Products in float32, and factors of their errors' bounds; None where that would not pay."""
         if self._is_precomputed(self.kernel) or n_rows(X) * len(self.support_) < _ROUNDED_FROM:
             return None
         expansion = self._expansion()
         if not expansion.has_single or sum(expansion.counts) != self._dual_coef_.shape[1]:
             return None
-        error = _SAFETY * expansion.rounding(X)
-        products = expansion.single(X, self._dual_coef_, self.n_jobs) if np.isfinite(error) else None
-        return None if products is None else (products, error)
+        return expansion.single(X, self._dual_coef_, self.n_jobs)
 
     def _segments(self):
         """Numbers of adjacent support vectors whose sums are wanted apart."""
