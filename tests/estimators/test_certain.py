@@ -127,7 +127,9 @@ def test_a_class_without_weight_and_far_rows_leave_the_labels(multiclass):
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(600, 2)), np.arange(600) % 4
     X[:, 0] += y
-    model = SVC(multiclass=multiclass, kernel="poly", degree=2).fit(X, y, sample_weight=np.where(y == 2, 0.0, 1))
+    model = SVC(multiclass=multiclass, kernel="poly", degree=2).fit(
+        X, y, sample_weight=np.where(y == 2, 0.0, 1)
+    )
     Z = 2 * rng.normal(size=(3000, 2))
     Z[1] = 1e4
     np.testing.assert_array_equal(model._labels(Z), model._exact_labels(Z))

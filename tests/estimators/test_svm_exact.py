@@ -407,6 +407,25 @@ def test_targets_far_beyond_the_box_fill_it(rng):
     assert abs(beta.sum()) < 1e-9 * 1e11
 
 
+@pytest.mark.parametrize("tol", [0.5, 1e-6])
+def test_errors_that_an_infinite_c_does_not_allow_cost_infinitely_much(tol):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
+    model = SVR(C=np.inf, gamma=2.0, tol=tol, epsilon=0.05).fit(X, y)
+    assert model.hinge_loss_[0] > tol
+    assert model.primal_objective_[0] == model.duality_gap_[0] == np.inf
+
+
+@pytest.mark.parametrize("epsilon", [0.25, 2.0])
+def test_a_regression_without_errors_has_no_gap_at_an_infinite_c(epsilon):
+    model = SVR(C=np.inf, kernel="linear", tol=1e-12, epsilon=epsilon).fit(
+        [[0.0], [0.3], [1.0]], [0.0, 0.3, 1.0]
+    )
+    slope = max(1 - 2 * epsilon, 0)
+    np.testing.assert_allclose(model.primal_objective_, slope**2 / 2, rtol=1e-12)
+    np.testing.assert_allclose(model.duality_gap_, 0, atol=1e-12)
+
+
 def test_class_weights_multiply_c():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(12, 2))

@@ -40,8 +40,11 @@ def regression(samples, y, upper, weights, epsilon, *, previous=None, **options)
     beta, bias, objective = outcome.betas, outcome.bias[0, 0], outcome.objective[0]
     squared = max(2 * (objective + y @ beta - epsilon * np.abs(beta).sum()), 0.0)
     slack = np.maximum(np.abs(outcome.fields - bias) - epsilon, 0.0)
-    hard = np.isinf(upper).any()
-    primal = 0.5 * squared + (0.0 if hard else upper @ slack)
+    primal = 0.5 * squared
+    if not np.isinf(upper).any():
+        primal += upper @ slack
+    elif slack.max() > 8 * _EPS * (np.abs(beta).sum() * samples.scale() + np.abs(y).max()):
+        primal = np.inf  # an error beyond ε that is no rounding
     return _single(outcome, beta, bias, upper, objective, squared, weights @ slack, primal)
 
 

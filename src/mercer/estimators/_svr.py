@@ -154,7 +154,8 @@ class SVR(_Regressor):
     on_margin_ : ndarray of shape (s,)
         Which support vectors have 0 < |β| < C: their error is ε.
     objective_, primal_objective_, duality_gap_ : ndarray of shape (1,)
-        ½βᵀKβ − yᵀβ + ε Σ|β|, then the objective above at the intercept, and their sum, which is ≥ 0.
+        ½βᵀKβ − yᵀβ + ε Σ|β|, then the objective above at the intercept, and their sum, which is ≥ 0. With
+        ``C=inf`` both of these are infinite if an error exceeds ε, if only within `tol`.
     kkt_gap_, converged_ : ndarray of shape (1,)
         The violation reached, and whether it is within `tol`.
     margin_, hinge_loss_ : ndarray of shape (1,)
