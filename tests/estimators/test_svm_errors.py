@@ -397,6 +397,18 @@ class TestConvergence:
         assert np.all(model.converged_)
         assert model.fit_status_ == 0
 
+    @pytest.mark.parametrize("params", [{}, {"multiclass": "ovr"}, {"multiclass": "crammer-singer"}], ids=str)
+    def test_a_capped_fit_of_several_classes_tells_its_caller(self, params):
+        rng = np.random.default_rng(0)
+        samples, y = rng.normal(size=(900, 3)), rng.integers(0, 3, size=900)
+        with pytest.warns(ConvergenceWarning, match=r"max_iter=1\).*gap.*\d") as caught:
+            model = SVC(C=10.0, max_iter=1, **params).fit(samples, y)
+        assert {warning.filename for warning in caught} == {__file__}
+        assert model.fit_status_ == 1
+        assert not model.converged_.any()
+        assert np.all(model.n_iter_ == 1)
+        assert model.solver_used_.startswith("blocks" if "crammer" in str(params) else "smo")
+
     def test_tol_beyond_rounding_ends(self):
         """Either it gets there, or it says that it did not."""
         rng = np.random.default_rng(0)

@@ -318,10 +318,11 @@ def test_a_capped_or_stalled_solve_warns(blobs):
     K = X @ X.T
     with pytest.warns(ConvergenceWarning, match=r"Crammer and Singer's solver stopped .* raise max_iter"):
         out = solve(K, y, 100.0, tol=1e-6, max_iter=0)
-    assert (out.n_iter, out.converged, out.gap) == (0, False, 1.0)
+    assert (out.n_iter, out.converged, out.capped, out.gap) == (0, False, True, 1.0)
     with pytest.warns(ConvergenceWarning, match="short of tol=1.0e-300; raise tol"):
         out = solve(K, y, 100.0, tol=1e-300)
     assert not out.converged
+    assert not out.capped
     assert out.gap < 1e-9
 
 

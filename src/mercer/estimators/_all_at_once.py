@@ -62,7 +62,9 @@ def all_at_once(
         n_threads=n_jobs,
         start=start,
         on_step=on_step,
+        warn=False,
     )
+    status = "converged" if outcome.converged else "capped" if outcome.capped else "stalled"
     f, own = outcome.decision.copy(), np.arange(m)
     rivals = f + (np.arange(k) != labels[:, None])
     rivals[:, ~outcome.present] = -np.inf
@@ -72,6 +74,6 @@ def all_at_once(
         objective=np.array([outcome.objective]), squared_norm=np.array([max(float(np.sum(outcome.coef * f)),
         0.0)]), loss=np.array([weights @ slack]), primal=np.array([outcome.primal_objective]),
         gap=np.array([max(outcome.duality_gap, 0.0)]), kkt_gap=np.array([outcome.gap]),
-        margin_bound=np.array([np.inf]), n_iter=np.array([outcome.n_iter]), status=np.array([0 if
-        outcome.converged else STATUS.index("stalled")]), rows="float64", extra={"warned": True},
+        margin_bound=np.array([np.inf]), n_iter=np.array([outcome.n_iter]),
+        status=np.array([STATUS.index(status)]), rows="float64", coupled=True,
     )  # fmt: skip

@@ -46,6 +46,9 @@ class Machines:
     kkt_gap, margin_bound : ndarray of shape (p,)
     n_iter, status : ndarray of shape (p,)
     rows : str
+        The precision of the kernel's rows.
+    coupled : bool
+        Whether all classes are one problem, each sample's β sum to 0, and `n_iter` counts blocks.
     scale : ndarray of shape (p,)
         ρ of a ν-SVC, else 1.
     sides : Sides or None
@@ -70,6 +73,7 @@ class Machines:
     n_iter: np.ndarray
     status: np.ndarray
     rows: str
+    coupled: bool = False
     scale: np.ndarray | None = None
     sides: "Sides | None" = None
     held_out: list | None = None

@@ -237,7 +237,7 @@ class SupportVectorMachine(KernelEstimator):
     def _warn(self, machines):
         """Say so where `tol` was not reached."""
         short = machines.status != STATUS.index("converged")
-        if not short.any() or machines.extra.get("warned"):
+        if not short.any():
             return
         gap = float(machines.kkt_gap[short].max())
         if (machines.status == STATUS.index("capped")).any():
@@ -298,7 +298,7 @@ class SupportVectorMachine(KernelEstimator):
             "converged_": converged,
             "margin_": margin,
             "hinge_loss_": machines.loss,
-            "solver_used_": f"smo, {machines.rows}",
+            "solver_used_": f"{'blocks' if machines.coupled else 'smo'}, {machines.rows}",
             "_raw_coef": raw,
             "_dual_coef_": coefficients,
             "_intercept_": intercept,

@@ -54,7 +54,8 @@ class SVC(SupportVectorClassifier):
         Show a progress bar with the gap.
     max_iter : int, default=-1
         Pairwise steps of each problem at most; −1 for no limit of practical use. Newton steps over faces,
-        taken in between where pairwise steps crawl, do not count.
+        taken in between where pairwise steps crawl, do not count. For Crammer and Singer's problem blocks of
+        samples.
     multiclass : {"ovo", "ovr", "crammer-singer"}, default="ovo"
         What is trained for more than two classes: pairs, each class against all others, or all in one problem
         without intercepts.
@@ -96,7 +97,7 @@ class SVC(SupportVectorClassifier):
     objective_, primal_objective_, duality_gap_ : ndarray of shape (p,)
         For each problem ½αᵀQα − Σα, then ½‖w‖² + Σ Cᵢξᵢ at the intercept, and their sum, which is ≥ 0.
     kkt_gap_, converged_, n_iter_ : ndarray of shape (p,)
-        The violation reached, whether it is within `tol`, and the iterations.
+        The violation reached, whether it is within `tol`, and the iterations, which `max_iter` limits.
     margin_, hinge_loss_ : ndarray of shape (p,)
         1 / ‖w‖, and Σ ξᵢ by weight, without C.
     probA_, probB_ : ndarray of shape (p,)
@@ -106,7 +107,7 @@ class SVC(SupportVectorClassifier):
     fit_status_ : int
         0, or 1 where `max_iter` was reached.
     solver_used_ : str
-        With the precision of the kernel's rows.
+        "smo", or "blocks" for Crammer and Singer's problem, with the precision of the kernel's rows.
     shape_fit_, n_features_in_, feature_names_in_
         Of X at `fit`.
 

@@ -56,6 +56,8 @@ class CrammerSingerOutcome:
         Rows of the kernel matrix that were asked for.
     converged : bool
         Whether ``gap < tol``.
+    capped : bool
+        Whether it is not, since `max_iter` was reached.
     """
 
     coef: np.ndarray
@@ -68,6 +70,7 @@ class CrammerSingerOutcome:
     n_iter: int
     n_rows: int
     converged: bool
+    capped: bool
 
 
 def crammer_singer(
@@ -82,6 +85,7 @@ def crammer_singer(
     n_threads=None,
     start=None,
     on_step=None,
+    warn=True,
 ):
     """Train all classes of a support vector machine at once.
 
@@ -115,6 +119,8 @@ def crammer_singer(
         A to start from, made feasible first; None is 0.
     on_step : callable or None
         ``on_step(n_iter, gap)`` before each block.
+    warn : bool
+        Whether to warn; else the caller does.
 
     Returns
     -------
@@ -162,14 +168,16 @@ def crammer_singer(
         if start is not None:
             solver.begin(np.asarray(start, dtype=np.float64)[:, present])
         gap, n_iter = solver.run(tol, max_iter, on_step)
-    if gap >= tol:
-        remedy = "raise tol" if n_iter < max_iter else "raise max_iter or tol, scale the samples, or lower C"
+    converged = bool(gap < tol)
+    capped = not converged and n_iter >= max_iter
+    if warn and not converged:
+        remedy = "raise max_iter or tol, scale the samples, or lower C" if capped else "raise tol"
         warn_unconverged("Crammer and Singer's solver", gap, tol, n_iter, remedy)
     coef, decision = np.zeros((2, len(y), n_classes))
     coef[:, present], decision[:, present] = solver.A, solver.F
     objective, primal, between = solver.objectives()
     return CrammerSingerOutcome(
-        coef, decision, present, objective, primal, gap, between, n_iter, solver.K.n_rows, bool(gap < tol)
+        coef, decision, present, objective, primal, gap, between, n_iter, solver.K.n_rows, converged, capped
     )
 
 
