@@ -16,6 +16,8 @@ __all__ = ["CanonicalRows", "canonical_rows", "equal_across", "row_hashes", "wei
 
 # Numbers hashed at a time: two temporaries of so many stay in cache.
 _CHUNK = 2**15
+# What sums of shares may be off, relative to the whole.
+_ROUNDING = 16 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -92,26 +94,32 @@ class CanonicalRows:
         share = np.where(
             counts[np.searchsorted(used, owner)] == 1, 1.0, self.member_weights[at] / self.weights[owner]
         )
-        before = self._before(used, counts, share)
-        size, limit = np.abs(coefficients[:, owner]), bound[owner]
-        with np.errstate(invalid="ignore"):
-            own = np.where(np.isinf(limit), limit, share * limit)
-            taken = np.where(before == 0, 0.0, before * limit)
-            left = np.where(np.isinf(taken), 0.0, size - taken)
-        values = np.clip(left, 0.0, own)
-        # What rounding of the shares left over or short, where a row is full or untouched.
-        values = np.where(values > own * (1 - 1e-12), own, values)
-        values[values < np.minimum(own, size) * 1e-12] = 0.0
-        values = np.copysign(values, coefficients[:, owner])
+        whole, own = coefficients[:, owner], share * bound[owner]
+        values = _filled(whole, bound[owner], own, _before(share, rank))
         kept = values.any(axis=0)
         return self.members[at[kept]], values[:, kept], own[kept], owner[kept]
 
-    def _before(self, used, counts, share):
-        """The shares of the equal rows in front of each."""
-        if (counts == 1).all():
-            return np.zeros(len(share))
-        total = np.cumsum(share) - share
-        return total - np.repeat(total[np.cumsum(counts) - counts], counts)
+
+def _before(share, rank):
+    """The shares of the equal rows in front of each, added up among these alone, two ranges into one."""
+    sums, step = share.copy(), 1
+    while step <= rank.max(initial=0):
+        later = np.flatnonzero(rank >= step)
+        sums[later] += sums[later - step]
+        step *= 2
+    return np.where(rank > 0, np.roll(sums, 1), 0.0)
+
+
+def _filled(whole, bound, own, before):
+    """What is left for each of the equal rows once those before are full; infinite bounds are never full."""
+    size = np.abs(whole)
+    with np.errstate(invalid="ignore"):
+        taken = np.where(before == 0, 0.0, before * bound)
+    left = size - np.minimum(taken, size)
+    # Within what rounding of the shares left over or short, a row is full or untouched.
+    near = np.minimum(_ROUNDING * size, own / 2)
+    values = np.where(left >= own - near, own, np.where(left <= near, 0.0, left))
+    return np.copysign(values, whole)
 
 
 # ---------------------------------------------------------------- hashes
