@@ -50,3 +50,17 @@ def test_support_vectors_at_their_bounds_are_not_on_the_margin():
         model = SVC(kernel="linear").fit(X, y, sample_weight=weights)
         size, bound = np.abs(model.dual_coef_[0]), weights[model.support_]
         assert np.all(size[model.on_margin_] < bound[model.on_margin_] * (1 - 1e-9))
+
+
+@pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0, 1.0], [0.5, 2.0, 1.0, 3.0]], ids=["alike", "weighted"])
+@pytest.mark.parametrize("C", [0.1, 1.0])
+def test_equal_rows_of_one_problem_for_all_classes_are_feasible_each(C, weights):
+    """By class coefficients sum to 0, up to C in the own class, and are ≤ 0 in the others."""
+    X, y = np.array([[0.0], [0.0], [1.0], [2.0]]), np.array([0, 0, 1, 2])
+    model = SVC(kernel="linear", multiclass="crammer-singer", C=C, tol=1e-8, warm_start=True)
+    beta = model.fit(X, y, sample_weight=weights).dual_coef_
+    np.testing.assert_allclose(beta.sum(axis=0), 0, atol=4 * EPS * np.abs(beta).max())
+    own = y[model.support_] == np.arange(3)[:, None]
+    assert np.all(beta[~own] <= 0)
+    assert np.all(beta[own] <= (1 + 4 * EPS) * C * np.array(weights)[model.support_])
+    assert model.fit(X, y, sample_weight=weights).n_iter_[0] == 0

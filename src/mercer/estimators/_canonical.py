@@ -59,7 +59,7 @@ class CanonicalRows:
             return values[..., self.rows]
         return np.add.reduceat(values[..., self.members], self.starts[:-1], axis=-1)
 
-    def spread(self, coefficients, bound):
+    def spread(self, coefficients, bound, *, evenly=False):
         """Coefficients by the caller's rows: those of equal rows fill up one after another.
 
         Parameters
@@ -67,6 +67,9 @@ class CanonicalRows:
         coefficients : ndarray of shape (p, m)
         bound : ndarray of shape (m,)
             The largest size of each, of which equal rows have shares by their weights.
+        evenly : bool
+            Whether equal rows share each coefficient by their weights instead, so that what the p of a row
+            have in common (a sum of 0) each of them has.
 
         Returns
         -------
@@ -81,12 +84,12 @@ class CanonicalRows:
         if self.members is None:
             rows, values, bound, owner = self.rows[used], coefficients[:, used], bound[used], used
         else:
-            rows, values, bound, owner = self._shares(used, coefficients, bound)
+            rows, values, bound, owner = self._shares(used, coefficients, bound, evenly)
         group = np.searchsorted(self.offsets, owner, side="right") - 1
         order = np.lexsort((rows, group))
         return rows[order], values[:, order], bound[order], group[order]
 
-    def _shares(self, used, coefficients, bound):
+    def _shares(self, used, coefficients, bound, evenly):
         counts = np.diff(self.starts)[used]
         owner = np.repeat(used, counts)
         rank = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -95,7 +98,7 @@ class CanonicalRows:
             counts[np.searchsorted(used, owner)] == 1, 1.0, self.member_weights[at] / self.weights[owner]
         )
         whole, own = coefficients[:, owner], share * bound[owner]
-        values = _filled(whole, bound[owner], own, _before(share, rank))
+        values = share * whole if evenly else _filled(whole, bound[owner], own, _before(share, rank))
         kept = values.any(axis=0)
         return self.members[at[kept]], values[:, kept], own[kept], owner[kept]
 

@@ -166,7 +166,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
             problems = present
             if len(machines.objective) == len(present):
                 machines.widen(problems, k)
-        support, raw, bound, group = rows.spread(D, machines.bound)
+        support, raw, bound, group = rows.spread(D, machines.bound, evenly=machines.coupled)
         coefficients = raw if scale is None else raw / scale[:, group]
         prob = _sigmoids(machines, rows, problems, k == 2) if self.probability else (np.empty(0), np.empty(0))
         self._keep(
