@@ -10,6 +10,8 @@ __all__ = ["fit_sigmoid", "sigmoid"]
 
 _MAX_ITER = 100
 _MIN_STEP = 1e-10
+# What is added to curvatures, relative to the sum of weights.
+_RIDGE = 1e-12
 # A slope that is next to none still tells one side of 0 from the other.
 _FLATTEST = -1e-6
 
@@ -70,11 +72,11 @@ def fit_sigmoid(decisions, positive, weights, *, through_half=False):
     cost = _cost(f, t, weights, A, B)
     for _ in range(_MAX_ITER):
         p = sigmoid(f, A, B)
-        d = weights * (t - p)
-        slope = np.array([f @ d, 0.0 if through_half else d.sum()])
+        residual = weights * (t - p)
+        slope = np.array([f @ residual, 0.0 if through_half else residual.sum()])
         if np.max(np.abs(slope)) < 1e-8 * weights.sum():
             break
-        step = _newton(f, weights * p * (1 - p), slope, through_half)
+        step = _newton(f, residual, weights * p * (1 - p), _RIDGE * weights.sum(), through_half)
         A, B, cost, moved = _backtrack(f, t, weights, A, B, cost, slope, step)
         if not moved:
             break
@@ -82,13 +84,15 @@ def fit_sigmoid(decisions, positive, weights, *, through_half=False):
     return (min(A, _FLATTEST / size), 0.0) if through_half else (A, B)
 
 
-def _newton(f, d, slope, through_half):
-    """Newton's step; 1e-12 keeps the curvature positive."""
-    aa, ab, bb = (d * f) @ f + 1e-12, f @ d, d.sum() + 1e-12
-    if through_half:
-        return np.array([-slope[0] / aa, 0.0])
-    determinant = aa * bb - ab * ab
-    return -np.array([bb * slope[0] - ab * slope[1], aa * slope[1] - ab * slope[0]]) / determinant
+def _newton(f, residual, curvature, ridge, through_half):
+    """Newton's step; the ridge keeps the curvature positive.
+
+    With decisions less their mean by curvature neither unknown acts on the other, and no digits cancel.
+    """
+    total = curvature.sum()
+    mean = 0.0 if through_half or not total > 0 else f @ curvature / total
+    step = -((f - mean) @ residual) / (curvature @ np.square(f - mean) + ridge)
+    return np.array([step, 0.0 if through_half else -residual.sum() / (total + ridge) - mean * step])
 
 
 def _backtrack(f, t, weights, A, B, cost, slope, step):
