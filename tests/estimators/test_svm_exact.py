@@ -261,6 +261,24 @@ def test_order_of_the_samples_does_not_matter(kind, data):
     np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5 * max(1, np.abs(one).max()))
 
 
+@pytest.mark.parametrize("params", [{}, {"class_weight": "balanced"}, {"multiclass": "ovr"}], ids=str)
+def test_order_of_the_samples_changes_no_number_that_is_fixed_before_the_fit(params, rng):
+    """A last digit of γ or of a class's weight moves the end of the fit within tol."""
+    for _ in range(10):
+        X, y, weights = (
+            rng.normal(size=(60, 3)),
+            rng.integers(0, 3, size=60),
+            10 ** rng.uniform(-3, 3, size=60),
+        )
+        order = rng.permutation(60)
+        for w in (np.ones(60), weights):
+            found = SVC(**params).fit(X, y, sample_weight=w)
+            other = SVC(**params).fit(X[order], y[order], sample_weight=w[order])
+            assert other.kernel_ == found.kernel_
+            np.testing.assert_array_equal(other.class_weight_, found.class_weight_)
+            np.testing.assert_array_equal(other.objective_, found.objective_)
+
+
 @kinds
 @given(data=st.data())
 def test_a_weight_is_a_repetition(kind, data):

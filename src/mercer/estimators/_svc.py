@@ -3,6 +3,8 @@
 Place on the way: ``_machines`` → ``_svm`` → **_svc** → ``svm``.
 """
 
+from math import fsum
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
@@ -101,7 +103,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         if isinstance(self.class_weight, str):
             # Σ of all weights over (number of classes · Σ of the class's), so that a weight of 2 is a row
             # written twice.
-            sums = np.bincount(codes, None if weights is None else np.maximum(weights, 0), minlength=k)
+            sums = _sums_by_class(codes, weights, k)
             here = sums > 0
             return np.divide(sums.sum(), here.sum() * sums, out=np.zeros(k), where=here), weights
         if self.class_weight is None:
@@ -394,6 +396,15 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         """Offsets of the sigmoids."""
         self._require_fit("support_")
         return self._probB
+
+
+def _sums_by_class(codes, weights, k):
+    """Sums of the weights above 0, or numbers of rows: rounded once, whatever the order of the rows."""
+    counts = np.bincount(codes, minlength=k)
+    if weights is None:
+        return counts
+    ordered = np.maximum(weights, 0)[np.argsort(codes, kind="stable")]
+    return np.array([fsum(part) for part in np.split(ordered, counts.cumsum()[:-1])])
 
 
 def _on_its_side(p, decision):

@@ -118,9 +118,13 @@ class SupportVectorMachine(KernelEstimator):
         )
 
     def _variance(self, X, rows):
-        """That of X if every row counts once; else by weights, so that a weight of 2 is the row twice."""
+        """That of X if every row counts once; else by weights, so that a weight of 2 is the row twice.
+
+        Either way of rows by content: the caller's order would change the last digit, and with it where a fit
+        ends within `tol`.
+        """
         plain = rows.members is None and (rows.weights == 1).all() and len(rows.rows) == X.shape[0]
-        variance = variance_of(X) if plain else weighted_variance(X, rows)
+        variance = variance_of(X[rows.rows]) if plain else weighted_variance(X, rows)
         if not np.isfinite(variance):
             raise ValueError(
                 "The dual coefficients or intercepts are not finite: the variance of X, from which "
