@@ -94,6 +94,7 @@ class TestParameters:
             ({"class_weight": {7: 2.0}}, "not in class_weight|7"),
             ({"class_weight": {1: -1.0}}, "class_weight"),
             ({"class_weight": {1: np.nan}}, "class_weight"),
+            ({"class_weight": {1: np.inf}}, r"class_weight\[1\] must be finite, got inf"),
             ({"class_weight": {1: 0.0, 2: 0}}, f"{NO_WEIGHT}.*class_weight"),
             ({"break_ties": "sometimes"}, "break_ties='sometimes' is unknown; known are 'auto', True, False"),
             ({"probability": "deprecated_"}, "probability"),
@@ -218,6 +219,23 @@ class TestWeights:
     def test_none_is_positive(self, machine, weight):
         with pytest.raises(ValueError, match=NO_WEIGHT):
             machine().fit(X, Y, sample_weight=np.full(6, weight))
+
+    @every_machine
+    def test_their_sum_leaves_the_range(self, machine):
+        with pytest.raises(ValueError, match=r"sums to more than float64 holds \(its largest is 1e\+308\)"):
+            machine().fit(X, Y, sample_weight=np.full(6, 1e308))
+
+    @pytest.mark.parametrize("machine", [SVC, SVR, NuSVR])
+    @pytest.mark.parametrize(("C", "weight"), [(1e300, 1e10), (1e-300, 1e-100)])
+    def test_with_c_they_leave_the_range(self, machine, C, weight):
+        """A finite C allows errors, and a weight larger than 0 is there."""
+        with pytest.raises(ValueError, match=r"C times sample_weight.* leaves float64's range: 1e"):
+            machine(C=C).fit(X, Y, sample_weight=np.full(6, weight))
+
+    @both_classifiers
+    def test_with_those_of_classes_they_leave_the_range(self, machine):
+        with pytest.raises(ValueError, match="class_weight times sample_weight leaves float64's range"):
+            machine(class_weight={1: 1e300}).fit(X, Y, sample_weight=np.full(6, 1e10))
 
     @pytest.mark.parametrize("weights", [[0, -0.5, 0, 1, 1, 1], [1, 1, 1, 0, -0.1, -0.3]], ids=str)
     def test_one_class_is_left(self, weights):

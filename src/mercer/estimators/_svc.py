@@ -19,7 +19,7 @@ from ._certain import certain_argmax, certain_votes
 from ._labels import encode_labels
 from ._machines import pairs_of
 from ._one_against_one import couple, decisions_by_class, pair_decisions, votes
-from ._svm import _NO_WEIGHT, SupportVectorMachine
+from ._svm import _NO_WEIGHT, SupportVectorMachine, in_range
 
 __all__ = ["SupportVectorClassifier"]
 
@@ -87,7 +87,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
                 "Invalid input - all samples with positive weights belong to the same class"
                 f" ({classes.tolist()[present[0]]!r}); {self._one_class_hint}"
             )
-        own = rows.weights * np.repeat(class_weight, sizes)
+        own = in_range(np.repeat(class_weight, sizes), rows.weights, "class_weight times sample_weight")
         kernel = self._resolve_kernel(X, rows)
         previous = self._previous(n, classes, rows)
         folds = self._folds(rows) if self.probability else None
@@ -126,7 +126,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
                 f"instead"
             )
         for label in labels:
-            check_number(f"class_weight[{label!r}]", given.get(label, 1.0), least=0)
+            check_number(f"class_weight[{label!r}]", given.get(label, 1.0), least=0, finite=True)
         return np.array([float(given.get(label, 1.0)) for label in labels])
 
     def _folds(self, rows):

@@ -27,7 +27,7 @@ from ._base import KernelEstimator, check_flag, check_number, own_rows
 from ._canonical import canonical_rows, weighted_variance
 from ._expansion import Expansion
 
-__all__ = ["SupportVectorMachine"]
+__all__ = ["SupportVectorMachine", "in_range"]
 
 _NO_WEIGHT = "Invalid input - all samples have zero or negative weights."
 # Rows of all samples fit into so much: then nobody asks how much memory is free, which takes as long as a
@@ -173,7 +173,14 @@ class SupportVectorMachine(KernelEstimator):
         given = np.asarray(sample_weight)
         if given.dtype.kind in "fiub" and given.shape == (n,) and n and (given <= 0).all():
             raise ValueError(f"{_NO_WEIGHT} At least one sample_weight must be larger than 0")
-        return check_weights(sample_weight, n)
+        weights = check_weights(sample_weight, n)
+        with np.errstate(over="ignore"):
+            if weights is not None and np.isinf(np.maximum(weights, 0).sum()):
+                raise ValueError(
+                    f"sample_weight sums to more than float64 holds (its largest is {weights.max():.3g}); "
+                    "divide all weights by that"
+                )
+        return weights
 
     def _canonical(self, X, codes, n_groups, weights, targets=None):
         """Distinct rows; of a kernel matrix, or of what is no matrix of numbers, all as they are."""
@@ -387,6 +394,37 @@ class SupportVectorMachine(KernelEstimator):
         X = self._query_samples(X)
         values = self._products(X)[0, :, 0] + self._intercept_[0]
         return values.astype(self._dtype_of(X), copy=False)
+
+
+def in_range(factors, weights, name):
+    """Weights times factors; they are infinite where the factor is.
+
+    Parameters
+    ----------
+    factors : float or ndarray of shape (m,)
+    weights : ndarray of shape (m,)
+        Larger than 0.
+    name : str
+        How an error calls the product.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+
+    Raises
+    ------
+    ValueError
+        Where a product overflows, which would mean a hard margin, or is 0, which would leave the row out.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        out = factors * weights
+    bad = np.flatnonzero((out <= 0) | (np.isinf(out) & np.isfinite(factors)))
+    if bad.size:
+        factor, weight = np.broadcast_to(factors, out.shape)[bad[0]], weights[bad[0]]
+        raise ValueError(
+            f"{name} leaves float64's range: {factor:.3g} times {weight:.3g}; bring both nearer to 1"
+        )
+    return out
 
 
 def warn_if_indefinite(K, stacklevel=2):

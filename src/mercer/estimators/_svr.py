@@ -10,7 +10,7 @@ from sklearn.utils import column_or_1d
 from .._arrays import check_targets
 from ..kernels.prepared import n_rows
 from ._function_machines import nu_regression, one_class, regression
-from ._svm import SupportVectorMachine
+from ._svm import SupportVectorMachine, in_range
 
 __all__ = ["SVR", "NuSVR", "OneClassSVM"]
 
@@ -218,7 +218,7 @@ class SVR(_Regressor):
         self.n_jobs = n_jobs
 
     def _machines(self, kernel, X, rows, y, previous):
-        upper = self.C * rows.weights
+        upper = in_range(self.C, rows.weights, "C times sample_weight")
         return self._solve(
             regression, kernel, X, rows.groups, y, upper, rows.weights, float(self.epsilon), previous=previous
         )
@@ -308,7 +308,7 @@ class NuSVR(_Regressor):
             raise ValueError("C must be finite for NuSVR, whose coefficients sum to a share of it; got inf")
 
     def _machines(self, kernel, X, rows, y, previous):
-        upper = self.C * rows.weights
+        upper = in_range(self.C, rows.weights, "C times sample_weight")
         groups = rows.groups * 2
         return self._solve(
             nu_regression, kernel, X, groups, y, upper, rows.weights, float(self.nu), previous=previous

@@ -12,6 +12,7 @@ from ._base import check_choice
 from ._canonical import equal_across
 from ._machines import c_machines, nu_machines, pairs_of
 from ._svc import SupportVectorClassifier
+from ._svm import in_range
 from ._svr import SVR, NuSVR, OneClassSVM
 
 __all__ = ["SVC", "SVR", "NuSVC", "NuSVR", "OneClassSVM"]
@@ -197,7 +198,7 @@ class SVC(SupportVectorClassifier):
         return self.multiclass == "ovo" or (k == 2 and self.multiclass == "ovr")
 
     def _machines(self, kernel, X, rows, weights, codes, present, previous, folds):
-        upper = self.C * weights
+        upper = in_range(self.C, weights, "C times sample_weight times class_weight")
         if np.isinf(self.C):
             self._check_separable(X, rows, codes)
         if self.multiclass == "crammer-singer":
