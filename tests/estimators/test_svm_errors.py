@@ -415,6 +415,18 @@ class TestConvergence:
         assert np.all(model.converged_)
         assert model.fit_status_ == 0
 
+    @pytest.mark.parametrize("max_iter", [1, 2, 5])
+    def test_a_capped_nu_regression_has_a_tube_and_its_objective(self, max_iter):
+        rng = np.random.default_rng(1)
+        samples, y = rng.normal(size=(20, 2)), rng.normal(size=20)
+        with pytest.warns(ConvergenceWarning):
+            model = NuSVR(nu=0.9, C=10.0, gamma=1.0, max_iter=max_iter).fit(samples, y)
+        assert model.epsilon_ == 0
+        errors = np.abs(y - model.predict(samples))
+        K = model.kernel_(model.support_vectors_)
+        expected = 0.5 * model.dual_coef_[0] @ K @ model.dual_coef_[0] + 10 * errors.sum()
+        np.testing.assert_allclose(model.primal_objective_, expected, rtol=1e-10)
+
     @pytest.mark.parametrize("params", [{}, {"multiclass": "ovr"}, {"multiclass": "crammer-singer"}], ids=str)
     def test_a_capped_fit_of_several_classes_tells_its_caller(self, params):
         rng = np.random.default_rng(0)

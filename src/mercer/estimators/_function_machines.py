@@ -80,7 +80,8 @@ def nu_regression(samples, y, upper, weights, nu, *, previous=None, **options):
     box = (np.concatenate(pair)[None] for pair in ((y, y), (zeros, -upper), (upper, zeros)))
     outcome = samples.solve([job], *box, start=start, cancels=cold, fields=True, **options)
     beta = outcome.betas[:m] + outcome.betas[m:]
-    bias, epsilon = outcome.bias[0].mean(), (outcome.bias[0, 0] - outcome.bias[0, 1]) / 2
+    # A solve that was cut short may leave less than 0, which is no tube.
+    bias, epsilon = outcome.bias[0].mean(), max((outcome.bias[0, 0] - outcome.bias[0, 1]) / 2, 0.0)
     objective = outcome.objective[0]
     squared = max(2 * (objective + y @ beta), 0.0)
     slack = np.maximum(np.abs(outcome.fields[:m] - bias) - epsilon, 0.0)
