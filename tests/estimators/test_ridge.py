@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mercer import KernelRidge
+from mercer import SVR, KernelRidge
 from mercer.estimators import ridge as ridge_module
 from mercer.kernels import (
     RBF,
@@ -100,6 +100,23 @@ class TestAgainstScikitLearn:
         reference = Reference(alpha=0.5, **params).fit(X, y)
         model = KernelRidge(alpha=0.5, fit_intercept=False, **params).fit(X, y)
         np.testing.assert_allclose(model.predict(Z), reference.predict(Z), rtol=1e-9)
+
+    @pytest.mark.parametrize("machine", [KernelRidge, SVR])
+    def test_callables_with_arrays_compare(self, machine, data):
+        """Arrays are equal if they are one: a look at all entries is more than a comparison may cost."""
+        X, y, _ = data
+
+        def product(x, z, metric):
+            return x @ metric @ z.T
+
+        metric = np.eye(X.shape[1])
+        one, same, other = (
+            machine(kernel=product, kernel_params={"metric": each}).fit(X, y).kernel_
+            for each in (metric, metric, metric + 0.0)
+        )
+        assert one == same
+        assert hash(one) == hash(same)
+        assert one != other
 
     def test_scikit_learns_own_kernel_object(self, data):
         X, y, Z = data

@@ -28,6 +28,7 @@ __all__ = [
     "check_number",
     "check_rng",
     "own_rows",
+    "same_parameters",
 ]
 
 
@@ -110,6 +111,23 @@ def check_rng(random_state):
     return random_state if isinstance(random_state, np.random.Generator) else check_random_state(random_state)
 
 
+def same_parameters(a, b):
+    """Whether two dicts of parameters hold the same: arrays only if they are one.
+
+    Parameters
+    ----------
+    a, b : dict
+
+    Returns
+    -------
+    bool
+    """
+    try:
+        return a.keys() == b.keys() and all(a[name] is b[name] or bool(a[name] == b[name]) for name in a)
+    except ValueError:  # arrays
+        return False
+
+
 class PairwiseFunction:
     """Blocks of a function of two rows, scikit-learn's form of a callable kernel.
 
@@ -157,7 +175,7 @@ class PairwiseFunction:
 
     def __eq__(self, other):
         same = isinstance(other, PairwiseFunction) and self.function == other.function
-        return same and self.params == other.params
+        return same and same_parameters(self.params, other.params)
 
     def __hash__(self):
         return hash((type(self), self.function, tuple(sorted(self.params))))

@@ -23,7 +23,7 @@ from ..kernels.precomputed import FunctionKernel, Precomputed
 from ..kernels.prepared import n_rows
 from ..solvers.dual import DualSamples
 from ..solvers.dual_layout import STATUS
-from ._base import KernelEstimator, check_flag, check_number, own_rows
+from ._base import KernelEstimator, check_flag, check_number, own_rows, same_parameters
 from ._canonical import canonical_rows, weighted_variance
 from ._expansion import Expansion
 
@@ -56,7 +56,7 @@ class _Blocks:
 
     def __eq__(self, other):
         same = isinstance(other, _Blocks) and self.function == other.function
-        return same and self.params == other.params
+        return same and same_parameters(self.params, other.params)
 
     def __hash__(self):
         return hash((_Blocks, self.function, tuple(sorted(self.params))))

@@ -17,13 +17,13 @@ from sklearn.utils.metaestimators import _safe_split
 
 from .._arrays import available_memory
 from .._threads import one_blas_thread
+from ..estimators._base import same_parameters
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import n_rows, take_rows
 from ..solvers import NotPositiveDefinite
 from ._families import family_of
 from ._results import Outcome, last_step
 from ._scores import known_from_decisions, weights_of
-from ._search import same_parameters
 
 __all__ = ["go_by_alphas", "kernel_matrix"]
 

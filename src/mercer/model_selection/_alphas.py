@@ -9,12 +9,11 @@ import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 
 from .._threads import one_blas_thread
-from ..estimators._base import KernelEstimator
+from ..estimators._base import KernelEstimator, same_parameters
 from ..kernels.prepared import n_rows, take_rows
 from ..solvers.spectral import eigenvalue_range
 from ._alpha_path import kernel_matrix
 from ._results import last_step
-from ._search import same_parameters
 
 __all__ = ["alphas_from_spectrum", "of_alphas", "searches_alpha"]
 

@@ -15,12 +15,12 @@ from sklearn.utils.metaestimators import _safe_split
 
 from .._arrays import available_memory
 from .._threads import one_blas_thread
+from ..estimators._base import same_parameters
 from ..estimators.svm import SVC
 from ..kernels.prepared import n_rows, take_rows
 from ._chains import Chain, Gram, Pairs
 from ._results import Outcome
 from ._scores import decided, known_from_decisions, weights_of
-from ._search import same_parameters
 from ._work import Stopped, run_tasks
 
 __all__ = ["ChainTask", "MachinePath", "go_by_machines"]

@@ -15,7 +15,7 @@ from ..kernels.prepared import n_rows
 from ._results import last_step
 from ._scores import Scores
 
-__all__ = ["Search", "check_weights_of", "same_parameters", "splits_of"]
+__all__ = ["Search", "check_weights_of", "splits_of"]
 
 
 @dataclass
@@ -85,14 +85,6 @@ class Search:
                         self.posed(cell), self.X, self.y, self.weights, train, test, self.with_train
                     )
                     self.show()
-
-
-def same_parameters(a, b):
-    """Whether two dicts of parameters hold the same."""
-    try:
-        return a.keys() == b.keys() and all(a[name] is b[name] or bool(a[name] == b[name]) for name in a)
-    except ValueError:  # arrays
-        return False
 
 
 def splits_of(estimator, cv, X, y, groups):
