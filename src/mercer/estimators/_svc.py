@@ -163,20 +163,20 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
             _settle_absent(machines.intercept, present, k)
         else:
             D, scale = np.zeros((k, len(rows.rows))), None
-            beta = machines.beta.reshape(-1, len(rows.rows))
-            D[np.arange(k) if len(beta) == k else present] = beta
+            by_class = machines.beta.reshape(-1, len(rows.rows))
+            D[np.arange(k) if len(by_class) == k else present] = by_class
             problems = present
             if len(machines.objective) == len(present):
                 machines.widen(problems, k)
-        support, raw, bound, group = rows.spread(D, machines.bound, evenly=machines.coupled)
-        coefficients = raw if scale is None else raw / scale[:, group]
+        support, beta, bound, group = rows.spread(D, machines.bound, evenly=machines.coupled)
         prob = _sigmoids(machines, rows, problems, k == 2) if self.probability else (np.empty(0), np.empty(0))
         self._keep(
-            X, names, kernel, machines, support=support, coefficients=coefficients, bound=bound,
-            intercept=machines.intercept, counts=np.bincount(group, minlength=k), raw=raw,
-            sign=-1.0 if k == 2 and pairwise else 1.0, n_iter_=machines.n_iter.astype(np.int32),
-            classes_=classes, class_weight_=class_weight, _absent=np.flatnonzero(rows.offsets[1:] ==
-            rows.offsets[:-1]), _pairwise=pairwise, _probA=prob[0], _probB=prob[1],
+            X, names, kernel, machines, support=support, beta=beta, bound=bound,
+            scale=None if scale is None else scale[:, group], intercept=machines.intercept,
+            counts=np.bincount(group, minlength=k), sign=-1.0 if k == 2 and pairwise else 1.0,
+            n_iter_=machines.n_iter.astype(np.int32), classes_=classes, class_weight_=class_weight,
+            _absent=np.flatnonzero(rows.offsets[1:] == rows.offsets[:-1]), _pairwise=pairwise,
+            _probA=prob[0], _probB=prob[1],
         )  # fmt: skip
 
     def _get_coef(self):

@@ -213,15 +213,10 @@ class SupportVectorMachine(KernelEstimator):
     def _last_coefficients(self, n, p, rows):
         """(p, m) coefficients of the last fit by distinct row, if it is wanted and had this form."""
         known = self.__dict__
-        if (
-            not self.warm_start
-            or "support_" not in known
-            or self.shape_fit_[0] != n
-            or len(self._raw_coef) != p
-        ):
+        if not self.warm_start or "support_" not in known or self.shape_fit_[0] != n or len(self._beta) != p:
             return None
         out = np.zeros((p, n))
-        out[:, self.support_] = self._raw_coef
+        out[:, self.support_] = self._beta
         return rows.gathered(out)
 
     def _judge(self, machines):
@@ -275,21 +270,25 @@ class SupportVectorMachine(KernelEstimator):
         machines,
         *,
         support,
-        coefficients,
+        beta,
         bound,
         intercept,
         counts,
+        scale=None,
         sign=1.0,
-        raw=None,
         **more,
     ):
-        """Assign what the fit found, all at the end: a fit that fails leaves the estimator as it was."""
+        """Assign what the fit found, all at the end: a fit that fails leaves the estimator as it was.
+
+        `beta` (p, s) is the solver's, within `bound`, and what a warm start begins with; the functions'
+        coefficients are β over `scale`; those that are published have `sign`, too.
+        """
         dtype = X.dtype if getattr(X, "dtype", None) == np.float32 else np.dtype(np.float64)
         precomputed = self._is_precomputed(self.kernel)
         vectors = np.empty((0, 0), dtype) if precomputed else own_rows(X, support)
-        public = (sign * coefficients).astype(dtype)
-        raw = coefficients if raw is None else raw
-        size = np.abs(raw)
+        coefficients = beta if scale is None else beta / scale
+        published = (sign * coefficients).astype(dtype)
+        size = np.abs(beta)
         converged = machines.status == STATUS.index("converged")
         with np.errstate(divide="ignore"):
             margin = 1 / np.sqrt(machines.squared_norm)
@@ -297,7 +296,7 @@ class SupportVectorMachine(KernelEstimator):
             "kernel_": kernel,
             "support_": support.astype(np.int32),
             "support_vectors_": vectors,
-            "dual_coef_": sp.csr_array(public) if sp.issparse(X) else public,
+            "dual_coef_": sp.csr_array(published) if sp.issparse(X) else published,
             "intercept_": (sign * intercept + 0.0).astype(dtype),
             "on_margin_": ((size > 0) & (size < bound)).any(axis=0),
             "shape_fit_": X.shape if hasattr(X, "shape") else (len(X),),
@@ -310,7 +309,7 @@ class SupportVectorMachine(KernelEstimator):
             "margin_": margin,
             "hinge_loss_": machines.loss,
             "solver_used_": f"{'blocks' if machines.coupled else 'smo'}, {machines.rows}",
-            "_raw_coef": raw,
+            "_beta": beta,
             "_dual_coef_": coefficients,
             "_intercept_": intercept,
             "_n_support": np.asarray(counts, dtype=np.int32),

@@ -20,11 +20,11 @@ class _OneFunction(SupportVectorMachine):
 
     _fit_depth = 5
 
-    def _fit(self, X, targets, sample_weight):
+    def _fit(self, X, y, sample_weight):
         self._check_parameters()
         X, names = self._training_samples(X)
         n = n_rows(X)
-        y = targets(n)
+        y = self._targets(y, n)
         weights = self._weights(sample_weight, n)
         rows = self._canonical(X, None, 1, weights, y)
         kernel = self._resolve_kernel(X, rows)
@@ -38,7 +38,7 @@ class _OneFunction(SupportVectorMachine):
             kernel,
             machines,
             support=support,
-            coefficients=beta,
+            beta=beta,
             bound=bound,
             intercept=machines.intercept,
             counts=[len(support)],
@@ -46,6 +46,10 @@ class _OneFunction(SupportVectorMachine):
             **self._more(machines),
         )
         return self
+
+    def _targets(self, y, n):
+        """Targets of n rows, checked; None for a machine without any."""
+        return None
 
     def _more(self, machines):
         """Further attributes."""
@@ -79,13 +83,12 @@ class _Regressor(RegressorMixin, _OneFunction):
             For bad input, before any work, with argument, place and remedy; and for a problem without a
             solution.
         """
+        return self._fit(X, y, sample_weight)
 
-        def targets(n):
-            values = check_targets(y, n, owner=type(self).__name__)
-            values = column_or_1d(values, warn=True) if values.ndim == 2 else values
-            return values.astype(np.float64, copy=False)
-
-        return self._fit(X, targets, sample_weight)
+    def _targets(self, y, n):
+        y = check_targets(y, n, owner=type(self).__name__)
+        y = column_or_1d(y, warn=True) if y.ndim == 2 else y
+        return y.astype(np.float64, copy=False)
 
     def predict(self, X):
         """Predicted targets, ``k(X, support_vectors_) @ dual_coef_[0] + intercept_``.
@@ -419,7 +422,7 @@ class OneClassSVM(OutlierMixin, _OneFunction):
         ValueError, TypeError
             For bad input, before any work, with argument, place and remedy.
         """
-        return self._fit(X, lambda n: None, sample_weight)
+        return self._fit(X, None, sample_weight)
 
     def _machines(self, kernel, X, rows, y, previous):
         return self._solve(one_class, kernel, X, rows.groups, rows.weights, float(self.nu), previous=previous)
