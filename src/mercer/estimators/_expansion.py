@@ -15,7 +15,7 @@ from ..kernels.views import View
 __all__ = ["Expansion"]
 
 # Samples by which float32 sums are judged, and the part of all that may be as many, or larger than these.
-_PROBE, _PART, _LARGER = 32, 1 / 64, 1 / 256
+_PROBE, _PART, _LARGER = 16, 1 / 64, 1 / 256
 # How many of them, from the next larger one on, stand for a sample.
 _NEXT = 4
 
