@@ -415,6 +415,11 @@ class TestOneRowLeftOut:
         X, y = diabetes(20)
         with pytest.raises(ValueError, match=r"cv='loo' is for KernelRidge.*pass cv=LeaveOneOut\(\)"):
             PathCV(KernelRidge(solver="cg"), alphas=[1.0], cv="loo").fit(X, y)
+        pipeline = make_pipeline(StandardScaler(), KernelRidge())
+        with pytest.raises(ValueError, match=r"fitted without each row; pass cv=LeaveOneOut\(\)"):
+            PathCV(pipeline, alphas=[1.0], cv="loo").fit(X, y)
+        with pytest.raises(ValueError, match="leave return_train_score out"):
+            PathCV(KernelRidge(), alphas=[1.0], cv="loo", return_train_score=True).fit(X, y)
         with pytest.raises(ValueError, match="cv='jackknife' is unknown"):
             PathCV(KernelRidge(), alphas=[1.0], cv="jackknife").fit(X, y)
 

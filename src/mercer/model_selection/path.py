@@ -17,6 +17,7 @@ from numbers import Integral
 import numpy as np
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import indexable
 
@@ -74,8 +75,9 @@ class PathCV(GridSearchCV):
         and `gammas`.
     cv : int, splitter, iterable, "loo" or None, default=None
         As scikit-learn's ``check_cv`` reads it: five folds by default, stratified for a classifier. "loo",
-        for `KernelRidge`, leaves each row out in closed form, and scores the held-out predictions of all rows
-        together; ``LeaveOneOut()`` takes the same predictions, each as a fold.
+        for `KernelRidge` without transformers before it, leaves each row out in closed form, and scores the
+        held-out predictions of all rows together; ``LeaveOneOut()`` takes the same predictions, each as a
+        fold.
     scoring : str, callable, list, dict or None, default=None
         As in ``GridSearchCV``; None is the estimator's own score.
     refit : bool, str or callable, default=True
@@ -176,6 +178,8 @@ class PathCV(GridSearchCV):
         if y is None and get_tags(self.estimator).target_tags.required:
             name = type(self.estimator).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
+        if isinstance(self.cv, str):
+            self._check_pooled()
         X, y, groups = indexable(X, y, groups)
         weights = check_weights(sample_weight, n_rows(X))
         scores = Scores(self.estimator, self.scoring, self.error_score, weights is not None)
@@ -210,6 +214,19 @@ class PathCV(GridSearchCV):
         if self.alphas is not None or not searches_alpha(self.estimator, self.param_grid):
             return self.alphas
         return alphas_from_spectrum(self.estimator, X, y, weights)
+
+    def _check_pooled(self):
+        """Raise for what no prediction of each row by all others in closed form can tell."""
+        if isinstance(self.estimator, Pipeline) and len(self.estimator) > 1:
+            raise ValueError(
+                "cv='loo' is for KernelRidge by itself: transformers before it are to be fitted without each "
+                "row; pass cv=LeaveOneOut()"
+            )
+        if self.return_train_score:
+            raise ValueError(
+                "cv='loo' makes no fits whose training rows could be scored; leave return_train_score out, "
+                "or pass cv=LeaveOneOut()"
+            )
 
     # ---------------------------------------------------------------- what was found
 
