@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 __all__ = [
+    "as_double",
     "available_memory",
     "check_out",
     "check_output",
@@ -37,6 +38,20 @@ plain_hooks = []
 #: What automatic differentiation, once imported, computes in place of a kernel or solver of traced values:
 #: "matrix", "diag", "gram", "product", "solve", "inverse_diagonal"; and "refused", the error for others.
 trace_hooks = {}
+
+
+def as_double(X):
+    """Samples that are numbers in float64; others as they are.
+
+    Parameters
+    ----------
+    X : ndarray, sparse matrix or sequence
+
+    Returns
+    -------
+    The same, or a copy.
+    """
+    return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) or sp.issparse(X) else X
 
 
 def plain(value):

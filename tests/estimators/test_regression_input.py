@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils import get_tags
 
-from mercer import KernelRegressor
+from mercer import KernelLogisticRegression, KernelRegressor, KernelRidge
 from mercer.estimators import _cost_problem
 from mercer.kernels import RBF, Laplacian, Linear, Polynomial, Spectrum
 from mercer.losses import EpsilonInsensitive, Huber, Poisson, Quantile, Squared
@@ -65,6 +65,27 @@ def test_float32_in_float32_out(loss, approximation, rows, rng):
     assert single.dtype == model.dual_coef_.dtype == model.intercept_.dtype == np.float32
     # Rounding of X, and of dual coefficients that cancel.
     np.testing.assert_allclose(single, exact, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("kernel", ["poly", "precomputed"])
+@pytest.mark.parametrize("estimator", [KernelRidge, KernelRegressor, KernelLogisticRegression])
+def test_float32_rows_whose_terms_cancel(estimator, kernel, rng):
+    # Terms are some thousand times what they add up to, of which float32 would leave half.
+    rows = rng.standard_normal((90, 3)).astype(np.float32)
+    if kernel == "precomputed":
+        rows = rows.round()  # for a matrix without rounding
+        rows = ((1 + rows @ rows.T) ** 3)[:, :60]
+    X, Z, y = rows[:60], rows[60:], np.sin(2 * rows[:60, 0])
+    y = y > 0 if estimator is KernelLogisticRegression else y
+    model = estimator(alpha=1e-5, kernel=kernel, gamma=1.0, coef0=1.0).fit(X.astype(np.float64), y)
+    say = "decision_function" if estimator is KernelLogisticRegression else "predict"
+    expected = getattr(model, say)(Z.astype(np.float64))
+    single = model.fit(X, y)
+    assert single.dual_coef_.dtype == np.float32
+    for queries in (Z, Z.astype(np.float64)):
+        got = getattr(copy.deepcopy(single), say)(queries)
+        assert got.dtype == queries.dtype
+        np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
 
 
 def test_a_data_frame_keeps_its_names(rows, rng):

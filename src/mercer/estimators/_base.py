@@ -14,11 +14,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names, _get_feature_names
 
-from .._arrays import check_samples, plain, refuse_traced
+from .._arrays import as_double, check_samples, plain, refuse_traced
 from ..gram import Gram
 from ..kernels.base import Kernel
 from ..kernels.names import from_name, variance_of
 from ..kernels.precomputed import FunctionKernel, Precomputed
+from ..kernels.prepared import n_rows, take_rows
 
 __all__ = [
     "KernelEstimator",
@@ -30,6 +31,10 @@ __all__ = [
     "own_rows",
     "same_parameters",
 ]
+
+
+#: Samples that tell whether sums in float32 do, and the part of the largest sum that they may lose.
+_PROBE, _LOST = 32, 1e-5
 
 
 def check_choice(name, value, known):
@@ -286,15 +291,46 @@ class KernelEstimator(BaseEstimator):
         X = check_samples(X, n_features=self.n_features_in_, owner=type(self).__name__)
         return X.toarray() if sp.issparse(X) and self._is_precomputed(self.kernel) else X
 
+    def _coefficients(self, kernel, X, samples, dual, intercept):
+        """The attributes of an expansion over `samples`, of X's dtype: float32 or float64.
+
+        In float32 what terms lose may be all that their sum has, where they cancel. There the float64 ones
+        are kept besides, as some of the samples tell.
+        """
+        double, single = (dual, intercept), getattr(X, "dtype", None) == np.float32
+        if single:
+            with np.errstate(over="ignore"):
+                dual, intercept = dual.astype(np.float32), np.float32(intercept)
+        suffices = not single or self._single_suffices(kernel, samples, dual, double[0])
+        return {"dual_coef_": dual, "intercept_": intercept, "_double": None if suffices else double}
+
+    def _single_suffices(self, kernel, samples, single, double):
+        """Whether sums over float32 samples have digits enough at some of these."""
+        n = n_rows(samples)
+        some = take_rows(samples, np.arange(0, n, -(-n // _PROBE)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            lost = self._sums(kernel, some, samples, single)
+        sums = self._sums(kernel, as_double(some), as_double(samples), double)
+        lost = np.abs(lost - sums).max(axis=0)
+        return bool((lost <= _LOST * np.abs(sums).max(axis=0)).all())
+
+    def _sums(self, kernel, X, samples, dual):
+        """``k(X, samples) @ dual``; the kernel matrix is not formed."""
+        if type(kernel) is Precomputed:
+            return X @ dual
+        return Gram(kernel, X, samples, n_threads=self.n_jobs) @ dual
+
     def _expansion(self, X):
-        """``k(X, X_fit_) @ dual_coef_ + intercept_``, a new array; the kernel matrix is not formed."""
-        X = self._query_samples(X)
-        if type(self.kernel_) is Precomputed:
-            values = X @ self.dual_coef_
-        else:
-            values = Gram(self.kernel_, X, self.X_fit_, n_threads=self.n_jobs) @ self.dual_coef_
-        values += self.intercept_
-        return values
+        """``k(X, X_fit_) @ dual_coef_ + intercept_``, a new array of X's dtype and the fit's."""
+        X, samples = self._query_samples(X), self.X_fit_
+        if self._double is None:
+            values = self._sums(self.kernel_, X, samples, self.dual_coef_)
+            values += self.intercept_
+            return values
+        dual, intercept = self._double
+        values = self._sums(self.kernel_, as_double(X), as_double(samples), dual)
+        values += intercept
+        return values.astype(np.float32) if X.dtype == np.float32 else values
 
     def _set_features(self, X, names):
         """The attributes of scikit-learn that describe the columns; to be called when a fit has succeeded."""

@@ -6,13 +6,13 @@ Place on the way: ``solvers`` → **estimators** → ``decomposition``.
 import warnings
 
 import numpy as np
-import scipy.sparse as sp
 
+from .._arrays import as_double
 from ..gram import Gram
 from ..kernels.precomputed import Precomputed
 from ..solvers.outcome import not_finite
 
-__all__ = ["CentredGram", "Components", "as_double"]
+__all__ = ["CentredGram", "Components"]
 
 _EPS = np.finfo(np.float64).eps
 #: Part of the largest eigenvalue below which one is rounding, as scikit-learn has it.
@@ -155,8 +155,3 @@ def _signed(U):
     size = np.abs(U)
     at = np.argmax(size >= (1 - _TIE) * size.max(axis=0), axis=0)
     return U * np.where(U[at, np.arange(U.shape[1])] < 0, -1.0, 1.0)
-
-
-def as_double(X):
-    """Samples that are numbers in float64; others as they are."""
-    return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) or sp.issparse(X) else X

@@ -271,16 +271,13 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
     def _keep(self, X, names, kernel, problem, posed, result):
         """Assign what the fit found, all at the end: a fit that fails leaves the estimator as it was."""
         samples, dual = problem.fitted(result.a)
-        dtype = X.dtype if getattr(X, "dtype", None) == np.float32 else np.dtype(np.float64)
-        dual, intercept = self._spread(dual, np.asarray(result.b, dtype=np.float64), posed)
-        intercept = intercept.astype(dtype, copy=False)
+        dual, intercept = self._spread(dual, np.asarray(result.b, dtype=np.float64)[()], posed)
         self.__dict__.update(
             classes_=posed.classes,
             class_weight_=posed.class_weight,
             X_fit_=samples,
             kernel_=kernel,
-            dual_coef_=dual.astype(dtype, copy=False),
-            intercept_=intercept if intercept.ndim else intercept[()],
+            **self._coefficients(kernel, X, samples, dual, intercept),
             n_iter_=max(int(result.n_iter), 1),
             converged_=bool(result.converged),
             objective_=result.objective,
@@ -328,8 +325,8 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
         Returns
         -------
         ndarray of shape (m,) or (m, k)
-            float32 if both the training rows and these are. A class without training rows of positive weight
-            has one less than the least of the others.
+            float32 if both the training rows and these are; worked out in float64 where terms cancel. A class
+            without training rows of positive weight has one less than the least of the others.
 
         Raises
         ------

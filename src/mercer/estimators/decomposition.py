@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
-from .._arrays import check_output, check_samples
+from .._arrays import as_double, check_output, check_samples
 from .._progress import progress
 from .._threads import n_threads, one_blas_thread
 from ..gram import Gram
@@ -17,7 +17,7 @@ from ..kernels.precomputed import Precomputed
 from ..solvers.eigenpairs import RowBlocks, block_lanczos, dense_eigenpairs, fits_lanczos
 from ..solvers.outcome import warn_unconverged
 from ._base import KernelEstimator, check_choice, check_flag, check_number, check_rng, own_rows
-from ._components import CentredGram, Components, as_double
+from ._components import CentredGram, Components
 from .ridge import KernelRidge
 
 __all__ = ["KernelPCA"]

@@ -325,14 +325,14 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
 
     def _keep(self, problem, result, loss, X, names):
         """Assign what the fit found, all at the end: a fit that fails leaves the estimator as it was."""
-        dtype = X.dtype if getattr(X, "dtype", None) == np.float32 else np.dtype(np.float64)
         samples, dual = problem.fitted(result.a)
+        intercept = np.float64(result.b if self.fit_intercept else 0.0)
+        coefficients = self._coefficients(problem.kernel, X, samples, np.array(dual), intercept)
         self.__dict__.update(
             X_fit_=samples,
             kernel_=problem.kernel,
             loss_=loss,
-            dual_coef_=dual.astype(dtype, copy=True),
-            intercept_=dtype.type(result.b) if self.fit_intercept else 0.0,
+            **coefficients,
             objective_=float(result.objective),
             duality_gap_=float(result.gap),
             gradient_norm_=float(result.gradient),
@@ -370,7 +370,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         Returns
         -------
         ndarray of shape (m,)
-            float32 if both the training rows and these are.
+            float32 if both the training rows and these are; worked out in float64 where terms cancel.
 
         Raises
         ------

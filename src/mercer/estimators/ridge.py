@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from .._arrays import check_output, check_targets, check_weights
+from .._arrays import as_double, check_output, check_targets, check_weights
 from .._progress import progress
 from .._threads import n_threads, one_blas_thread
 from ..gram import Gram
@@ -294,17 +294,15 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
             dual = np.zeros((len(problem.targets), dual.shape[1]))
             dual[rows] = outcome.solution
             rows = None
-        dtype = X.dtype if getattr(X, "dtype", None) == np.float32 else np.dtype(np.float64)
-        shape = (-1, *y.shape[1:])
         if not drawn:
             samples = own_rows(X, rows)
             problem.drop_samples(X)
-        intercept = outcome.intercept.astype(dtype, copy=False)
+        intercept = outcome.intercept[0] if y.ndim == 1 else outcome.intercept
+        dual = dual.reshape(-1, *y.shape[1:])
         self.__dict__.update(
             X_fit_=samples,
             kernel_=problem.kernel,
-            dual_coef_=dual.reshape(shape).astype(dtype, copy=False),
-            intercept_=(intercept[0] if y.ndim == 1 else intercept) if self.fit_intercept else 0.0,
+            **self._coefficients(problem.kernel, X, samples, dual, intercept if self.fit_intercept else 0.0),
             n_iter_=outcome.n_iter,
             converged_=outcome.converged,
             residual_=outcome.residual,
@@ -329,7 +327,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         Returns
         -------
         ndarray of shape (m,) or (m, t)
-            float32 if both the training rows and these are.
+            float32 if both the training rows and these are; worked out in float64 where terms cancel.
 
         Raises
         ------
@@ -425,11 +423,11 @@ class _Problem:
         if type(self.kernel) is Precomputed:
             return np.array(X, dtype=np.float64, order="C")
         # float64 also for float32 rows: rounding of K is then no part of what alpha has to cover.
-        return self.kernel(_as_dtype(X, np.float64), n_threads=n_jobs)
+        return self.kernel(as_double(X), n_threads=n_jobs)
 
     def operators(self, n_jobs):
         """K as products, rows and diagonal, for conjugate gradients."""
-        X = _as_dtype(self._samples(self._X), np.float64)
+        X = as_double(self._samples(self._X))
         if type(self.kernel) is Precomputed:
             return {"operator": lambda V: X @ V, "diagonal": X.diagonal(), "rows": lambda index: X[index]}
         gram = Gram(self.kernel, X, n_threads=n_jobs)
@@ -451,7 +449,3 @@ def _single_product(gram):
             return gram.dot(V)
 
     return product
-
-
-def _as_dtype(X, dtype):
-    return X.astype(dtype, copy=False) if isinstance(X, np.ndarray) or sp.issparse(X) else X
