@@ -407,6 +407,18 @@ class TestConduct:
         if alpha < 1:
             assert model.score(X, y) == 1.0
 
+    @pytest.mark.parametrize(
+        ("n_classes", "gamma", "minimum"), [(5, 1.0, 2.50925241), (3, 0.2, 51.4591711822)]
+    )
+    def test_few_rows_at_a_tiny_alpha(self, n_classes, gamma, minimum):
+        # Minima by Newton steps with dense factors; classes by a preconditioner each leave systems unsolved.
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(100, 2)), rng.integers(0, n_classes, 100)
+        y[:n_classes] = range(n_classes)
+        model = KernelLogisticRegression(1e-7, gamma=gamma, random_state=0).fit(X, y)
+        assert model.objective_ == pytest.approx(minimum, rel=1e-8)
+        assert model.converged_
+
     @every_classifier
     def test_bits_do_not_depend_on_the_number_of_threads(self, classifier, rng):
         X = rng.normal(size=(560, 4))

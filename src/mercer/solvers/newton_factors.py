@@ -30,12 +30,14 @@ _LEFT_OUT = 0.3
 _FASTER = 80.0
 #: Numbers, of 16 bits mostly and at most 32, that factors may keep, over those in K.
 _ROOM = 12.0
+#: Beside few rows they may keep so many; and up to so many rows times outputs a system is taken whole.
+_LEAST_ROOM, _WHOLE_SYSTEM = 1.2e7, 2000
 #: What an α's steps take with factors of several outputs, in products with K: 55 steps (satimage, 2000 and
 #: 4000 rows, α from 0.004 to 1e-4), dearer than others by half.
 _FACTORS_TAKE = 80.0
 
 
-def preconditioner(low_rank, curvature, alphas, matrix=None, share=1, n_threads=None):
+def preconditioner(low_rank, curvature, alphas, matrix=None, share=1, n_threads=None, hard=False):
     """What is to precondition systems: a low-rank matrix, or factors where that would have to be in float64.
 
     Parameters
@@ -50,12 +52,15 @@ def preconditioner(low_rank, curvature, alphas, matrix=None, share=1, n_threads=
         So many of these share the memory that there is for one.
     n_threads : int or None
         Changes nothing in the result.
+    hard : bool
+        Whether systems took many steps: then several outputs' coupling is taken in for few rows, too.
 
     Returns
     -------
     Preconditioner, Factors, CoupledFactors or CoupledRank
     """
-    if matrix is not None and len(matrix) > WHOLE_UP_TO:
+    few = matrix is not None and len(matrix) <= WHOLE_UP_TO
+    if matrix is not None and (not few or (hard and curvature.vector)):
         pose = _coupled if curvature.vector else _one_by_one
         factors = pose(low_rank, curvature, alphas, matrix, share, n_threads)
         if factors is not None and factors.made:
@@ -66,9 +71,12 @@ def preconditioner(low_rank, curvature, alphas, matrix=None, share=1, n_threads=
 def _coupled(low_rank, curvature, alphas, K, share, n_threads):
     """Of several outputs: factors over their directions, or over a low rank, whichever is the cheaper."""
     n, q, n_outputs = curvature.shape
-    if share * q * n_outputs**2 > n:
+    if share * q * n_outputs**2 * n > max(n**2, WHOLE_UP_TO**2):
         return None  # the Hessians would take more than K
     rank, making, steps = rank_that_pays(low_rank, curvature, alphas)
+    whole = len(low_rank.F)
+    if n <= WHOLE_UP_TO and whole * n_outputs <= _WHOLE_SYSTEM:
+        rank, making, steps = whole, 0.0, 0.0
     if not _have_room([rank * n_outputs] * q, K, share, element=8):
         return None
     if making + steps > _FACTORS_TAKE:
@@ -92,7 +100,8 @@ def _one_by_one(low_rank, curvature, alphas, K, share, n_threads):
 def _have_room(sizes, K, share, element=4):
     """Whether so many times factors of matrices of such sizes may be kept beside K."""
     numbers = share * sum(float(size) ** 2 for size in sizes)
-    return numbers <= _ROOM * K.size and element * numbers <= 0.5 * available_memory()
+    room = max(_ROOM * K.size, _LEAST_ROOM if len(K) <= WHOLE_UP_TO else 0.0)
+    return numbers <= room and element * numbers <= 0.5 * available_memory()
 
 
 def _bending_rows(K, curvature, alphas):

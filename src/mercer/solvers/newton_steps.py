@@ -23,6 +23,8 @@ _SLOWEST = 1e-6
 #: Steps of conjugate gradients after which, in float32, their error has to have halved.
 _SINGLE_PATIENCE = 30
 _MOST_PRODUCTS = 500
+#: Steps of conjugate gradients for one system from which on a dearer preconditioner may pay for few rows.
+_HARD = 100
 #: Of the largest |K a|, what cheap products may have left in it.
 _DRIFT = 1e-6
 
@@ -140,6 +142,7 @@ class Inner:
         self.low_rank, self.matrix, self.share, self.n_threads = low_rank, matrix, share, n_threads
         self.preconditioner, self.n_products = None, 0
         self._first = self._excess = 0
+        self._hard = False
 
     @property
     def cheap(self):
@@ -167,7 +170,13 @@ class Inner:
         if followed is None:
             self.preconditioner = None  # its memory first
             self.preconditioner = followed = preconditioner(
-                self.low_rank, curvature, problems.alphas, self.matrix, self.share, self.n_threads
+                self.low_rank,
+                curvature,
+                problems.alphas,
+                self.matrix,
+                self.share,
+                self.n_threads,
+                self._hard,
             )
             self._first = None
         return followed
@@ -192,6 +201,7 @@ class Inner:
         if self._first is None:
             self._first, self._excess = n_iter, 0
         self._excess += max(0, n_iter - self._first)
+        self._hard |= n_iter > _HARD
         if not reached.all():
             self.give_up_single()
             self._excess = np.inf  # the preconditioner may be at fault
