@@ -315,5 +315,6 @@ def _from(problems, inner, start, tol, max_iter, on_step, labels, check):
     if least is not None:
         # At tiny α rounding of f leaves little of p, where the dual's own solution still has all digits.
         short = figures.gradient > tol
-        figures.gap[short] = np.minimum(figures.gap, np.maximum(figures.objective - least, 0.0))[short]
+        lost = problems.lost(state.a, inner.diagonal)
+        figures.gap[short] = np.minimum(figures.gap, np.abs(figures.objective - least) + lost)[short]
     return _outcome(problems, inner, state, figures, tol)

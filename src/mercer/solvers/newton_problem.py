@@ -58,6 +58,14 @@ class Problems:
         conjugates = np.einsum("ij,ij->j", np.where(w > 0, conjugate, 0.0), w)
         return -conjugates - self.alphas * by_problem(a, h)
 
+    def lost(self, a, diagonal):
+        """What rounding of K a may leave in P, and in a dual's value, by problem.
+
+        An entry has eps times what its terms have in the square, one rounding being as likely up as down,
+        and of P the slope there is w l' = −2α a.
+        """
+        return 4 * _EPS * self.alphas * np.einsum("i,iqc,iqc->q", diagonal, a, a)
+
     def gradients(self, f):
         """Derivatives w l' in f."""
         g = self.loss.derivative(self.y, f if self.loss.vector else f[:, :, 0])

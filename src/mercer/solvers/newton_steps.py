@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .newton_factors import preconditioner
-from .newton_system import by_problem, solve_newton_system
+from .newton_system import by_problem, diagonal_of, solve_newton_system
 
 __all__ = ["Inner", "State", "minimise", "settled"]
 
@@ -57,38 +57,43 @@ class _Gauge:
     gradient: np.ndarray
     objective: np.ndarray
     gap: np.ndarray
+    lost: np.ndarray  # by rounding of K a, in P
 
     def take(self, left):
         return _Gauge(
             self.f[:, left],
             self.p[:, left],
             self.Kp[:, left],
-            *(part[left] for part in (self.error, self.gradient, self.objective, self.gap)),
+            *(part[left] for part in (self.error, self.gradient, self.objective, self.gap, self.lost)),
         )
 
 
-def _gauge(problems, product, state):
+def _gauge(problems, inner, state):
     """How far a state is from the solution, by p and K p. One product."""
     n = len(state.a)
     f = state.h + state.b
     g = problems.gradients(f)
     p = -g / (2 * problems.alphas[:, None])
-    Kp = product(p.reshape(n, -1)).reshape(p.shape)
-    away = np.maximum(by_problem(state.a - p, state.h - Kp), 0.0)
+    Kp = inner.exact(p.reshape(n, -1)).reshape(p.shape)
+    # Below 0 by rounding these are as much above.
+    away = np.abs(by_problem(state.a - p, state.h - Kp))
     own = by_problem(state.a, state.h)
-    size = np.maximum(np.maximum(own, by_problem(p, Kp)), 0.0)
+    size = np.maximum(np.abs(own), np.abs(by_problem(p, Kp)))
+    objective = problems.costs(f) + problems.alphas * own
+    lost, blur = problems.lost(state.a, inner.diagonal), _BLUR[False] * np.abs(objective)
     error = np.sqrt(away)
     relative = np.divide(error, np.sqrt(size), out=np.zeros_like(error), where=(size > 0) & (size < np.inf))
     relative[~(size < np.inf)] = 1.0  # p is beyond the range: next to it a is 0
+    relative[problems.alphas * np.maximum(away, size) <= np.minimum(lost, blur)] = 0.0  # K a is 0
     if problems.fit_intercept:
         sums, sizes = np.abs(g.sum(axis=0)).max(axis=1), np.abs(g).sum(axis=(0, 2))
         relative = np.maximum(relative, np.divide(sums, sizes, out=np.zeros_like(sums), where=sizes > 0))
-    objective = problems.costs(f) + problems.alphas * own
-    gap = problems.alphas * away
+    # Where K a cancels, P may be off by more than its own sum's rounding.
+    gap = problems.alphas * away + np.maximum(lost - blur, 0.0)
     if problems.fit_intercept:
         # Nought but for rounding, or where no b attains the minimum.
         gap = gap + np.abs((g.sum(axis=0) * state.b).sum(axis=1))
-    return _Gauge(f, p, Kp, error, relative, objective, gap)
+    return _Gauge(f, p, Kp, error, relative, objective, gap, lost)
 
 
 def _step(problems, state, gauge, step, image, shift, blur):
@@ -140,6 +145,7 @@ class Inner:
         self.exact = _by_column(product)
         self.product = self.exact if single is None else _by_column(single)
         self.low_rank, self.matrix, self.share, self.n_threads = low_rank, matrix, share, n_threads
+        self.diagonal = diagonal_of(low_rank)
         self.preconditioner, self.n_products = None, 0
         self._first = self._excess = 0
         self._hard = False
@@ -240,7 +246,7 @@ def minimise(problems, inner, state, tol, max_iter, on_step, least=None, labels=
     all_, current = problems, State(state.a, state.h, state.b)
     for n_iter in range(max_iter + 1):
         current.b = problems.centre(current.h, current.b)
-        gauge = _gauge(problems, inner.exact, current)
+        gauge = _gauge(problems, inner, current)
         inner.n_products += 1
         state.put(going, current)
         figures.put(going, gauge, n_iter)
@@ -256,7 +262,8 @@ def minimise(problems, inner, state, tol, max_iter, on_step, least=None, labels=
             inner.give_up_single()
             current.h = inner.exact(current.a.reshape(len(current.a), -1)).reshape(current.a.shape)
             best_at[going], stuck[:] = n_iter, False
-        proven = (n_iter > 0) & (gauge.objective - least[going] <= tol * np.abs(gauge.objective))
+        excess = np.abs(gauge.objective - least[going]) + gauge.lost
+        proven = (n_iter > 0) & (excess <= tol * np.abs(gauge.objective))
         left, aim = (gauge.gradient > tol) & ~stuck & ~proven, tol
         if labels is not None and left.any() and not anew:
             figures.known[going], factor = labels.judge(problems, gauge.f, current.a, gauge.gap)

@@ -24,6 +24,7 @@ __all__ = [
     "Preconditioner",
     "by_problem",
     "columns_of",
+    "diagonal_of",
     "joined",
     "laid_out",
     "left_by",
@@ -194,7 +195,7 @@ class Preconditioner(Following):
     """
 
     def __init__(self, low_rank, curvature, alphas, n_threads=None):
-        super().__init__(curvature, alphas, _remainder(low_rank, 0))
+        super().__init__(curvature, alphas, diagonal_of(low_rank))
         n, columns = self.D.shape
         self._dear = _products_cost(columns)
         F, D, root = _posed(low_rank, curvature, alphas, self._dear)
@@ -318,6 +319,11 @@ def left_by(low_rank, rank):
     """The mean of what so many rows of F leave of K's diagonal, rounding and all."""
     rest = low_rank.F[rank:]
     return (low_rank.trace + float(np.einsum("ij,ij->", rest, rest, dtype=np.float64))) / rest.shape[1]
+
+
+def diagonal_of(low_rank):
+    """K's."""
+    return _remainder(low_rank, 0)
 
 
 def _remainder(low_rank, rank):
