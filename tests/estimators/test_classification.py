@@ -419,6 +419,27 @@ class TestConduct:
         assert model.objective_ == pytest.approx(minimum, rel=1e-8)
         assert model.converged_
 
+    @pytest.mark.parametrize("solver", ["newton", "lbfgs"])
+    @pytest.mark.parametrize("alpha", [1e-4, 1e-5, 1e-7, 1e-8])
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    def test_a_gap_has_what_rounding_takes(self, solver, alpha):
+        rng = np.random.default_rng(0)
+        X, y = 1e3 * rng.normal(size=(50, 2)), rng.integers(0, 2, 50)
+        model = SquaredMarginClassifier(alpha, kernel="linear", solver=solver).fit(X, y)
+        assert abs(model.objective_ - 47.43558228) <= model.duality_gap_ + 1e-8
+        if alpha < 1e-6:
+            assert not model.converged_
+
+    @pytest.mark.parametrize("n_classes", [2, 3])
+    @pytest.mark.parametrize("max_iter", [1, 3])
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    def test_a_gap_of_few_steps_is_one(self, n_classes, max_iter):
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(25, 1)), rng.integers(0, n_classes, 25)
+        early = KernelLogisticRegression(1.0, gamma=0.5, solver="lbfgs", max_iter=max_iter).fit(X, y)
+        minimum = KernelLogisticRegression(1.0, gamma=0.5).fit(X, y).objective_
+        assert 1e-4 < early.objective_ - minimum <= early.duality_gap_
+
     @every_classifier
     def test_bits_do_not_depend_on_the_number_of_threads(self, classifier, rng):
         X = rng.normal(size=(560, 4))

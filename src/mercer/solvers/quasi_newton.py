@@ -1,10 +1,13 @@
 """Kernelised costs by SciPy's L-BFGS, in coordinates where a low-rank factor of K has taken its spread.
 
-Place on the way: ``losses``, ``pivoted_cholesky`` → **quasi_newton** → ``estimators``.
+Place on the way: ``losses``, ``pivoted_cholesky``, ``newton_problem`` → **quasi_newton** → ``estimators``.
 """
 
 import numpy as np
 from scipy.optimize import minimize
+
+from .newton_problem import Problems
+from .newton_system import diagonal_of
 
 __all__ = ["lbfgs"]
 
@@ -44,22 +47,32 @@ class _Coordinates:
 class _Cost:
     """The objective and its gradient in (u, b); remembers the best point that was seen, with its K a."""
 
-    def __init__(self, product, loss, y, alpha, weights, fit_intercept, coordinates, n_outputs):
+    def __init__(self, product, loss, y, alpha, weights, fit_intercept, low_rank, n_outputs):
         self.product, self.loss, self.y, self.alpha = product, loss, y, alpha
-        self.weights, self.fit_intercept, self.coordinates = weights, fit_intercept, coordinates
-        self.shape = (len(y), n_outputs)
-        self.n_products, self.seen = 0, None
+        self.weights, self.fit_intercept, self.coordinates = weights, fit_intercept, _Coordinates(low_rank)
+        self.shape, self.diagonal = (len(y), n_outputs), diagonal_of(low_rank)
+        one = np.array([alpha])
+        self.problems = Problems(loss, y[:, None], weights[:, None], one, fit_intercept, n_outputs)
+        self.seen = None
 
     def split(self, x):
         n_free = self.shape[0] * self.shape[1]
         b = x[n_free:] if self.fit_intercept else np.zeros(self.shape[1])
         return x[:n_free].reshape(self.shape), b
 
+    def joined(self, u, b):
+        return np.concatenate([u.ravel(), b]) if self.fit_intercept else u.ravel()
+
     def __call__(self, x):
         u, b = self.split(x)
         a = self.coordinates(u)
-        h = self.product(a)
-        self.n_products += 1
+        found, pull, slope = self.figures(a, self.product(a), b)
+        if self.seen is None or found["objective"] <= self.seen["objective"]:
+            self.seen = {**found, "x": x.copy()}
+        return found["objective"], self.joined(self.coordinates(pull), slope)
+
+    def figures(self, a, h, b):
+        """What is known at h = K a and b, and the gradients in a and b."""
         f = h + b
         own = f if self.loss.vector else f[:, 0]
         g = self.loss.derivative(self.y, own)
@@ -67,20 +80,27 @@ class _Cost:
         value = float(self.weights @ self.loss.value(self.y, own) + self.alpha * np.vdot(a, h))
         # K (g + 2αa), of which K a is known.
         pull = self.product(g) + 2 * self.alpha * h
-        self.n_products += 1
-        away = max(float(np.vdot(g + 2 * self.alpha * a, pull)), 0.0)
-        size = 2 * self.alpha * np.sqrt(max(float(np.vdot(a, h)), 0.0))
-        least = np.sqrt(max(float(np.vdot(g, pull - 2 * self.alpha * h)), 0.0))
+        # Below 0 by rounding, which is as much above.
+        away = abs(float(np.vdot(g + 2 * self.alpha * a, pull)))
+        size = 2 * self.alpha * np.sqrt(abs(float(np.vdot(a, h))))
+        least = np.sqrt(abs(float(np.vdot(g, pull - 2 * self.alpha * h))))
         gradient = np.sqrt(away) / max(size, least) if max(size, least) > 0 else 0.0
         slope = g.sum(axis=0)
+        gap = away / (4 * self.alpha) + float(self.problems.lost(a[:, None], self.diagonal)[0])
         if self.fit_intercept:
             total = np.abs(g).sum()
             gradient = max(gradient, float(np.abs(slope).max() / total) if total > 0 else 0.0)
-        if self.seen is None or value <= self.seen["objective"]:
-            gap = away / (4 * self.alpha)
-            self.seen = {"a": a, "b": b.copy(), "objective": value, "gradient": gradient, "gap": gap}
-        inner = self.coordinates(pull).ravel()
-        return value, np.concatenate([inner, slope]) if self.fit_intercept else inner
+            gap += abs(float(slope @ b))  # nought at the best b, but for rounding
+        found = {"a": a, "h": h, "b": b.copy(), "objective": value, "gradient": gradient, "gap": gap}
+        return found, pull, slope
+
+    def centre(self):
+        """Put the best b for the best a: only there the gap is one."""
+        if self.fit_intercept:
+            a, h = self.seen["a"], self.seen["h"]
+            b = self.problems.centre(h[:, None], self.seen["b"][None])[0]
+            x = self.joined(self.split(self.seen["x"])[0], b)
+            self.seen = {**self.figures(a, h, b)[0], "x": x}
 
 
 def lbfgs(
@@ -125,16 +145,15 @@ def lbfgs(
     Returns
     -------
     dict
-        a, b, objective, gap (where b minimises, as at the end), gradient, n_iter, converged.
+        a, b, objective, gap, gradient, n_iter, converged.
     """
     n_outputs = n_classes if loss.vector else 1
-    coordinates = _Coordinates(low_rank)
     weights = np.ones(len(y)) if weights is None else weights
-    cost = _Cost(product, loss, y, alpha, weights, fit_intercept, coordinates, n_outputs)
+    cost = _Cost(product, loss, y, alpha, weights, fit_intercept, low_rank, n_outputs)
     x = np.zeros(len(y) * n_outputs + (n_outputs if fit_intercept else 0))
     if start is not None:
         a, b = (np.asarray(part, dtype=np.float64) for part in start)
-        x[: a.size] = coordinates.back(a.reshape(len(y), n_outputs)).ravel()
+        x[: a.size] = cost.coordinates.back(a.reshape(len(y), n_outputs)).ravel()
         if fit_intercept:
             x[a.size :] = b.ravel()
     limit, count = 10000 if max_iter is None else max_iter, 0
@@ -148,15 +167,19 @@ def lbfgs(
             raise StopIteration
 
     cost(x)
+    cost.centre()
     for _ in range(_STARTS):
         if cost.seen["gradient"] <= tol or count >= limit:
             break
         left = limit - count
         options = {"maxiter": left, "maxfun": 10 * left, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
-        x = minimize(cost, x, jac=True, method="L-BFGS-B", callback=callback, options=options).x
-    seen = dict(cost.seen)
+        minimize(cost, cost.seen["x"], jac=True, method="L-BFGS-B", callback=callback, options=options)
+        cost.centre()
+    seen = {name: cost.seen[name] for name in ("a", "b", "objective", "gap", "gradient")}
+    # Rounding may keep the gradient of a badly conditioned problem above any tolerance.
+    converged = seen["gradient"] <= tol or seen["gap"] <= tol * abs(seen["objective"])
     if loss.vector and fit_intercept:
         seen["b"] = seen["b"] - seen["b"].mean()
     if not loss.vector:
         seen["a"], seen["b"] = seen["a"][:, 0], seen["b"][0]
-    return {**seen, "n_iter": count, "converged": bool(seen["gradient"] <= tol)}
+    return {**seen, "n_iter": count, "converged": bool(converged)}
