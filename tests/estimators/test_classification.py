@@ -111,6 +111,15 @@ class TestAgainstScikitLearn:
         assert beyond.any()
         assert not rest.dual_coef_[beyond].any()
 
+    @pytest.mark.parametrize("alpha", [1e4, 1e5])
+    def test_descent_with_an_intercept_that_the_penalty_outruns(self, alpha):
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(40, 2)), (rng.random(40) < 0.2).astype(int)
+        model = KernelLogisticRegression(alpha, gamma=0.5, solver="gd").fit(X, y)
+        exact = KernelLogisticRegression(alpha, gamma=0.5).fit(X, y)
+        assert model.objective_ == pytest.approx(exact.objective_, rel=1e-7)
+        assert model.n_iter_ < 4000
+
 
 class TestLabels:
     def test_g10_one_class(self):

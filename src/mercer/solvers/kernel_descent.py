@@ -86,6 +86,13 @@ class _Problem:
 
         return gradient
 
+    def least_curvature(self, w):
+        """2α of the slowest direction in the feature space, or that of an intercept at w if it is less."""
+        if not self.fit_intercept:
+            return 2 * self.alpha
+        bend = np.square(self.loss.root(self.y, self.parts(w)[2]).diagonal)
+        return min(2 * self.alpha, float(np.min((self.weights * bend).sum(axis=0))))
+
     def largest_eigenvalue(self, n_steps=12):
         """Of the weighted K plus 11ᵀ for the intercept, by power steps; a little above, to be sure."""
         root = np.sqrt(self.weights)
@@ -160,7 +167,8 @@ def descend(
         in it, the step is (1 − momentum)/L, and a cost without a bound needs a step.
     momentum : float or None, default=None
         β of (7.29). None is 0 for stochastic descent; otherwise 0.9, or what damps the slowest direction
-        critically at the default step, (1 − √(2α/L))², at most 0.99.
+        critically at the default step, (1 − √(μ/L))², at most 0.99; μ is 2α, or what the cost bends with b
+        at the start if that is less.
     decay : float or None, default=None
         None is 0; for stochastic descent the larger of 2α times the step, and what halves it in 20 rounds.
     batch_size : int or None, default=None
@@ -223,7 +231,7 @@ def descend(
             **common,
         )
     else:
-        step, momentum = _defaults(problem, step, momentum)
+        step, momentum = _defaults(problem, step, momentum, first)
         found = gradient_descent(
             problem.value_and_gradient,
             first,
@@ -250,7 +258,7 @@ def _curvature(problem):
     return problem.loss.curvature_bound(problem.columns)
 
 
-def _defaults(problem, step, momentum):
+def _defaults(problem, step, momentum, first):
     """Step and momentum for all samples at once."""
     given = step is not None
     bound = 0.0 if given else _curvature(problem)
@@ -258,7 +266,7 @@ def _defaults(problem, step, momentum):
         # The penalty alone has the curvature 2α; nothing at all is flat, where any step will do.
         step = 1 / (bound * problem.largest_eigenvalue() + 2 * problem.alpha or 1.0)
         if momentum is None:
-            momentum = min((1 - np.sqrt(2 * problem.alpha * step)) ** 2, 0.99)
+            momentum = min((1 - np.sqrt(problem.least_curvature(first) * step)) ** 2, 0.99)
     elif not given:
         step = "backtracking"
     return step, 0.9 if momentum is None else momentum
