@@ -323,6 +323,19 @@ def test_a_transformer_that_fails_is_told_as_by_grid_search():
         search.fit(X, y)
 
 
+@pytest.mark.parametrize("estimator", [KernelRidge, KernelRegressor])
+@pytest.mark.parametrize("bad", [{"alpha": [-1.0]}, {"kernel": [lambda x, z: 1 / 0]}, {"solver": ["no"]}])
+def test_cells_that_fail_are_scored_as_such(estimator, bad):
+    X, y = diabetes(12)
+    search = PathCV(estimator(), param_grid=[{"alpha": [1.0]}, bad], cv=3)
+    with (
+        pytest.warns(FitFailedWarning, match="3 fits failed out of a total of 6"),
+        pytest.warns(UserWarning, match="non-finite"),
+    ):
+        search.fit(X, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).tolist() == [True, False]
+
+
 def test_a_singular_matrix_without_penalty_fails_where_the_fit_does():
     X = np.repeat(np.arange(6.0), 2)[:, None]
     search = PathCV(KernelRidge(fit_intercept=False), alphas=[0.0, 1.0], cv=KFold(2))

@@ -7,6 +7,7 @@ A pipeline's transformers are fitted to each fold's training rows, and each fold
 """
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +21,10 @@ from .._threads import one_blas_thread
 from ..estimators._base import same_parameters
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import n_rows, take_rows
-from ..solvers import NotPositiveDefinite
 from ._families import family_of
 from ._results import Outcome, last_step
 from ._scores import known_from_decisions, weights_of
+from ._work import Stopped
 
 __all__ = ["go_by_alphas", "kernel_matrix"]
 
@@ -44,7 +45,8 @@ def go_by_alphas(search):
         if not known_from_decisions(search.scores.scoring, search.scores.scorers, answers):
             continue
         for view in views.of(group):
-            _solve(search, group, view)
+            with _left_to_fits(search):
+                _solve(search, group, view)
 
 
 @dataclass
@@ -78,9 +80,8 @@ def _groups(search):
             continue  # machines told
         estimator = search.posed(cell)
         final, prefix = last_step(estimator)
-        if family_of(final) is None:
+        if not _is_taken(search, final):
             continue
-        final._check_parameters()
         others = {name: value for name, value in cell.items() if name != f"{prefix}alpha"}
         alpha = float(final.alpha)
         for group in found:
@@ -90,6 +91,27 @@ def _groups(search):
         else:
             found.append(_Group(others, estimator, {alpha: [index]}))
     return found
+
+
+def _is_taken(search, final):
+    """Whether there is a family for an estimator, and its parameters are in range."""
+    with _left_to_fits(search):
+        if family_of(final) is not None:
+            final._check_parameters()
+            return True
+    return False
+
+
+@contextmanager
+def _left_to_fits(search):
+    """Leave what raises to the fits by themselves, which raise again, or score as `error_score` says."""
+    try:
+        yield
+    except (MemoryError, Stopped, Warning):
+        raise
+    except Exception:
+        if search.pooled:
+            raise  # there are no fits by themselves
 
 
 # ---------------------------------------------------------------- rows of folds
@@ -222,15 +244,12 @@ def _solve(search, group, view):
         with np.errstate(over="ignore", invalid="ignore"):
             if not np.isfinite(K.sum()):
                 return  # the fits by themselves tell which row it is
-        try:
-            for alpha, fold, outcome in _outcomes(search, view, family, K, alphas, machine, give, dtype):
-                outcome.fit_time = (time.perf_counter() - begin) / (len(alphas) * len(family.folds))
-                for index in group.cells[alpha]:
-                    search.outcomes[index][fold] = outcome
-                if fold == family.folds[-1][0]:
-                    search.show()
-        except NotPositiveDefinite:
-            return  # the fits by themselves tell which of them has no solution
+        for alpha, fold, outcome in _outcomes(search, view, family, K, alphas, machine, give, dtype):
+            outcome.fit_time = (time.perf_counter() - begin) / (len(alphas) * len(family.folds))
+            for index in group.cells[alpha]:
+                search.outcomes[index][fold] = outcome
+            if fold == family.folds[-1][0]:
+                search.show()
 
 
 def _outcomes(search, view, family, K, alphas, machine, give, dtype):

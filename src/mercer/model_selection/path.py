@@ -77,7 +77,7 @@ class PathCV(GridSearchCV):
         As scikit-learn's ``check_cv`` reads it: five folds by default, stratified for a classifier. "loo",
         for `KernelRidge` without transformers before it, leaves each row out in closed form, and scores the
         held-out predictions of all rows together; ``LeaveOneOut()`` takes the same predictions, each as a
-        fold.
+        fold, but for gamma="scale", which "loo" takes of all rows.
     scoring : str, callable, list, dict or None, default=None
         As in ``GridSearchCV``; None is the estimator's own score.
     refit : bool, str or callable, default=True
@@ -103,7 +103,7 @@ class PathCV(GridSearchCV):
         The α of the best cell; only where α was searched.
     alpha_1se_ : float
         The largest α whose mean score is within one standard error of the best one's, other parameters being
-        those of the best cell.
+        those of the best cell. With cv="loo" it goes by the rows' squared errors, whatever `scoring` is.
     test_error_ : ndarray of shape (n_cells, n_splits)
         MLR7's error of the held-out rows: the share of labels that are wrong, of a regression the mean
         squared difference. With cv="loo" a column for each row.
