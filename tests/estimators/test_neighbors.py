@@ -612,3 +612,5 @@ class TestBadInput:
             fit(lambda D: np.full(D.shape, np.nan)).predict(self.X)
         with pytest.raises(ValueError, match="all neighbours of row 0 have the weight 0"):
             fit(np.zeros_like).predict(self.X)
+        with pytest.raises(ValueError, match=r"of row 0 add up to 0, by which .* a positive sum"):
+            fit(lambda D: np.where(np.arange(2) == 0, 1.0, -1.0) + 0 * D).predict(self.X)

@@ -349,9 +349,19 @@ def _labels(y, n, owner):
 
 
 def _check_some(weights):
-    if weights is not None and not (ok := weights.any(axis=1)).all():
+    """Raise where a row's neighbours have no sum of weights to divide by."""
+    if weights is None:
+        return
+    total, size = (part.sum(axis=1, dtype=np.float64) for part in (weights, np.abs(weights)))
+    ok = total > np.finfo(np.float32).eps * size
+    if not ok.all():
         i = int(np.argmin(ok))
+        if not size[i]:
+            raise ValueError(
+                f"all neighbours of row {i} have the weight 0, so that none counts; let weights(distances) "
+                "be positive for some of them"
+            )
         raise ValueError(
-            f"all neighbours of row {i} have the weight 0, so that none counts; let weights(distances) be "
-            "positive for some of them"
+            f"the weights of the neighbours of row {i} add up to {total[i]:.3g}, by which nothing can be "
+            "divided; let weights(distances) have a positive sum"
         )
