@@ -248,6 +248,8 @@ class CostProblem:
         return CostResult(*parts, n_iter=n_iter, converged=converged, solver="newton")
 
     def _descend(self, loss, y, alpha, fit_intercept, solver, on_step, options):
+        if (size := options.get("batch_size", 0)) > self.n:
+            raise ValueError(f"batch_size={size} is more than the {self.n} samples; take at most {self.n}")
         operators = self.operators()
         found = descend(
             operators["product"],
@@ -280,6 +282,8 @@ class CostProblem:
         kernel, samples = self.kernel, None
         if self._centres is not None:
             kernel, samples = Linear(), self.features()[0]
+            if not samples.shape[1]:  # of a kernel that is 0
+                samples = np.zeros((self.n, 1))
         else:
             samples = self._samples()
         found = piecewise_linear(
