@@ -301,6 +301,29 @@ def test_bad_parameters(params, error, match):
         KernelRegressor(**params).fit(np.arange(8.0).reshape(4, 2), [1.0, 2.0, 3.0, 5.0])
 
 
+def test_a_batch_is_looked_at_before_any_kernel_value(monkeypatch):
+    monkeypatch.setattr(RBF, "__call__", None)
+    with pytest.raises(ValueError, match="batch_size=9 is more than the 4 samples"):
+        KernelRegressor(solver="sgd", batch_size=9, kernel=RBF()).fit(np.eye(4), np.arange(4.0))
+
+
+def test_features_that_are_all_zero_leave_a_constant():
+    X, y = np.zeros((9, 2)), np.arange(9.0)
+    for loss in ("quantile", "epsilon_insensitive", "squared"):
+        model = KernelRegressor(loss, kernel="linear", approximation=5, random_state=0).fit(X, y)
+        np.testing.assert_allclose(model.predict(X), model.intercept_)
+        assert 3.8 <= model.intercept_ <= 4.2
+
+
+def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(rows, rng):
+    y = targets(Squared(), rows[0], rng)
+    model = KernelRegressor("huber", solver="gd").fit(rows[0], y)
+    before = dict(vars(model.set_params(max_iter=1)))
+    with pytest.raises(ConvergenceWarning):  # warnings are errors here
+        model.fit(rows[0], y)
+    assert all(vars(model)[name] is value for name, value in before.items())
+
+
 def test_targets_that_are_no_counts():
     X = np.arange(3.0)[:, None]
     with pytest.raises(ValueError, match=r"Poisson\(\) takes numbers of at least 0, but y\[1\] is -1"):

@@ -49,8 +49,9 @@ class KernelLogisticRegression(CostClassifier):
         SciPy's; "gd" and "sgd": gradient descent with momentum on all samples, or on batches.
     tol : float or None, default=None
         For the gradient in the feature space over that of the penalty, a bound of the function's relative
-        error there; for "gd" and "sgd" over that at the start. None is 1e-8 for "newton", 1e-5 for "lbfgs",
-        1e-4 for "gd", 1e-2 for "sgd".
+        error there, or, where rounding keeps that above it, for the gap over the objective; for "gd" and
+        "sgd" for the gradient over that at the start. None is 1e-8 for "newton", 1e-5 for "lbfgs", 1e-4 for
+        "gd", 1e-2 for "sgd".
     max_iter : int or None, default=None
         Most steps. None is 100 for "newton", 10000 for "lbfgs" and "gd", 500 rounds for "sgd".
     step : float, "backtracking" or None, default=None
@@ -92,7 +93,7 @@ class KernelLogisticRegression(CostClassifier):
     duality_gap_ : float
         What `objective_` is above its minimum at most; NaN with "gd" and "sgd".
     gradient_norm_ : float
-        Where the solver stopped, as `tol` says; with "gd" and "sgd" the gradient's norm itself.
+        Where the solver stopped, as `tol` says; with "gd" and "sgd" over the norm at the start.
     n_iter_ : int
         Steps.
     converged_ : bool
@@ -272,8 +273,9 @@ class SquaredMarginClassifier(CostClassifier):
         momentum on all samples, or on batches.
     tol : float or None, default=None
         For the gradient in the feature space over that of the penalty, a bound of the function's relative
-        error there; for "gd" and "sgd" over that at the start. None is 1e-8 for "newton", 1e-5 for "lbfgs",
-        1e-4 for "gd", 1e-2 for "sgd".
+        error there, or, where rounding keeps that above it, for the gap over the objective; for "gd" and
+        "sgd" for the gradient over that at the start. None is 1e-8 for "newton", 1e-5 for "lbfgs", 1e-4 for
+        "gd", 1e-2 for "sgd".
     max_iter : int or None, default=None
         Most steps, those over faces of the dual not counted. None is 100 for "newton", 10000 for "lbfgs" and
         "gd", 500 rounds for "sgd".
@@ -317,7 +319,7 @@ class SquaredMarginClassifier(CostClassifier):
     duality_gap_ : float or ndarray of shape (k,)
         What `objective_` is above its minimum at most; NaN with "gd" and "sgd".
     gradient_norm_ : float or ndarray of shape (k,)
-        Where the solver stopped, as `tol` says; with "gd" and "sgd" the gradient's norm itself.
+        Where the solver stopped, as `tol` says; with "gd" and "sgd" over the norm at the start.
     n_iter_ : int
         Steps.
     converged_ : bool

@@ -68,8 +68,9 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         So many training rows, drawn uniformly, span the functions that are fitted, which makes work and
         memory linear in n; None is all of them.
     tol : float or None, default=None
-        For "newton" the relative gradient (None is 1e-8), for "smo" the duality gap over the objective of the
-        best constant (1e-10), for "gd" (1e-4) and "sgd" (1e-2) the gradient's norm over that at a = 0, b = 0.
+        For "newton" the relative gradient (None is 1e-8), or, where rounding keeps that above it, the gap
+        over the objective; for "smo" the duality gap over the objective of the best constant (1e-10), for
+        "gd" (1e-4) and "sgd" (1e-2) the gradient's norm over that at a = 0, b = 0.
     max_iter : int or None, default=None
         Most iterations; None is the solver's default.
     step, momentum, decay, batch_size : float or None, default=None
@@ -239,6 +240,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
             n_jobs=self.n_jobs,
         )
         result = self._solve(problem, loss, problem.of_kept(y).astype(np.float64), solver)
+        self._warn(result)
         self._keep(problem, result, loss, X, names)
         return self
 
@@ -323,6 +325,18 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
             return None
         return last if self.fit_intercept else (last[0], np.zeros_like(last[1]))
 
+    def _warn(self, result):
+        if not result.converged:
+            tol = _TOL[result.solver.split(",")[0]] if self.tol is None else self.tol
+            warn_unconverged(
+                type(self).__name__,
+                result.gradient if result.relative_gap is None else result.relative_gap,
+                tol,
+                result.n_iter,
+                "raise max_iter, alpha or tol, or scale the samples",
+                stacklevel=4,
+            )
+
     def _keep(self, problem, result, loss, X, names):
         """Assign what the fit found, all at the end: a fit that fails leaves the estimator as it was."""
         samples, dual = problem.fitted(result.a)
@@ -346,16 +360,6 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         elif hasattr(self, "history_"):
             del self.history_
         self._set_features(X, names)
-        if not result.converged:
-            tol = _TOL[result.solver.split(",")[0]] if self.tol is None else self.tol
-            warn_unconverged(
-                type(self).__name__,
-                result.gradient if result.relative_gap is None else result.relative_gap,
-                tol,
-                result.n_iter,
-                "raise max_iter, alpha or tol, or scale the samples",
-                stacklevel=4,
-            )
 
     # ---------------------------------------------------------------- predict
 
