@@ -171,6 +171,13 @@ class TestTheMinimum:
             constant = solve(np.zeros_like(K), loss, y, 1.0)
             np.testing.assert_allclose(outcome.f, constant.f, atol=1e-9)
 
+    def test_rounding_of_large_coefficients_shortens_no_step(self, loss, rng):
+        # the last digits of K decide by how much P seems to rise
+        K, y, _ = problem(loss, rng, n=25)
+        for _ in range(6):
+            noise = 1e-15 * rng.normal(size=K.shape)
+            assert solve(K + noise + noise.T, loss, y, 1e-6).converged.all()
+
     def test_bits_do_not_depend_on_the_number_of_threads(self, loss, rng):
         X = rng.normal(size=(LARGE, 4))
         y = targets(loss, X[:, 0], rng)

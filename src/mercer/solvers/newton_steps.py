@@ -15,7 +15,8 @@ __all__ = ["Inner", "State", "minimise", "settled"]
 
 #: Of the decrease that the slope promises, a step has to bring so much.
 _ARMIJO = 1e-4
-#: Relative rounding of P, where f comes out of float32 products and where not: below it steps are full.
+#: Relative rounding of P, where f comes out of float32 products and where not: below it, and below what rounding
+#: of K a leaves, steps are full.
 _BLUR = {True: 1e-7, False: 1e-12}
 #: Steps after which the gradient has to have halved, or P to have fallen by this part.
 _PATIENCE = 8
@@ -106,7 +107,7 @@ def _step(problems, state, gauge, step, image, shift, blur):
     # g = −2α p, and Σ g = 0.
     slope = 2 * alphas * by_problem(state.a - gauge.p, dh)
     length, df = np.ones(len(alphas)), dh + shift
-    blur = blur * np.abs(gauge.objective)
+    blur = np.maximum(blur * np.abs(gauge.objective), gauge.lost)
     for _ in range(40):
         costs = problems.costs(gauge.f + length[:, None] * df)
         value = costs + alphas * (own + length * first + length**2 * second)
