@@ -15,8 +15,8 @@ __all__ = ["Inner", "State", "minimise", "settled"]
 
 #: Of the decrease that the slope promises, a step has to bring so much.
 _ARMIJO = 1e-4
-#: Relative rounding of P, where f comes out of float32 products and where not: below it, and below what rounding
-#: of K a leaves, steps are full.
+#: Relative rounding of P, where f comes out of float32 products and where not: below it, and below what
+#: rounding of K a leaves, steps are full.
 _BLUR = {True: 1e-7, False: 1e-12}
 #: Steps after which the gradient has to have halved, or P to have fallen by this part.
 _PATIENCE = 8
