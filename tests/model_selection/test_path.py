@@ -613,7 +613,7 @@ def test_rounding_does_not_grow_along_C():
     np.testing.assert_allclose(splits_of(search), by_fits(search, X, y), rtol=1e-3)
 
 
-def decisions_of(search, X, y):
+def decisions_of(search, X, y, monkeypatch):
     """Decisions of all folds, cell by cell, by the search and by fits."""
     kept = []
 
@@ -622,23 +622,32 @@ def decisions_of(search, X, y):
         return 0.0
 
     search = clone(search).set_params(scoring=make_scorer(keep, response_method="decision_function"))
-    search.fit(X, y)
+    with monkeypatch.context() as patch:
+        refuse_fits(patch)
+        search.fit(X, y)
     ours, kept[:] = list(kept), []
     by_fits(search, X, y)
     return ours, kept
 
 
-def test_decisions_of_other_classes_have_the_digits_of_the_machines():
+def test_decisions_of_other_classes_have_the_digits_of_the_machines(monkeypatch):
     # at a large C float32 rows leave no digit
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(1200, 2)), np.arange(1200) % 3
     X[y == 2] *= 2
-    search = PathCV(
-        SVC(gamma=0.1, decision_function_shape="ovo"), Cs=[1e6], cv=StratifiedKFold(2), refit=False, n_jobs=1
-    )
-    for ours, theirs in zip(*decisions_of(search, X, y), strict=True):
-        # both are within tol of the optimum, whose β is large
+    machine, cv = SVC(gamma=0.1, tol=1e-4, decision_function_shape="ovo"), [(np.arange(600), np.arange(1200))]
+    search = PathCV(machine, Cs=[1e6], cv=cv, refit=False)
+    add, dtypes = _machine_path.MachinePath._add_others, []
+
+    def watch(path, held, *args):
+        dtypes.append(held[1].dtype)
+        add(path, held, *args)
+
+    monkeypatch.setattr(_machine_path.MachinePath, "_add_others", watch)
+    for ours, theirs in zip(*decisions_of(search, X, y, monkeypatch), strict=True):
+        # of about 900; both are within tol of the optimum, whose β is large
         np.testing.assert_allclose(ours, theirs, atol=0.3)
+    assert dtypes == [np.float64]
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-5])

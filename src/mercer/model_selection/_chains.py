@@ -241,8 +241,7 @@ class Chain:
         if self.C is not None:
             self._begin(np.float64(C) / self.C)
         self.C = C
-        largest = np.finfo(float).max
-        self.lower, self.upper = np.maximum(C * self.least, -largest), np.minimum(C * self.most, largest)
+        self._set_box()
         every = range(len(self.spans))
         self._reach(every)
         for _ in range(_LOOKS):
@@ -284,10 +283,17 @@ class Chain:
         sizes = np.sqrt(self._by_pair(np.square(self.beta - self.known)))
         return _LARGEST * _ROUNDING * self.gram.entry_size(self.check) * sizes > self.options["tol"]
 
+    def _set_box(self):
+        """The bounds of β at C."""
+        largest = np.finfo(float).max
+        self.lower = np.maximum(self.C * self.least, -largest)
+        self.upper = np.minimum(self.C * self.most, largest)
+
     def _go_double(self):
         """Read from a float64 matrix from now on."""
         beta = self.beta[self.problems.taken]
         self._read_from(self.gram.held(self.check, np.dtype(np.float64)))
+        self._set_box()
         self.beta = self.problems.by_variable(beta)
         self.known, self.F = self.beta.copy(), self.linear.copy()
         self._compute_F(np.ones(len(self.spans), bool))

@@ -36,6 +36,8 @@ _FACES_FOR = 4
 _ROUNDS = 500
 # Of the memory for rows, in numbers for each entry of a face's matrix: that, and columns of its inverse.
 _FACE_NUMBERS = 3
+# A constant of c is left out where it is so many times what c spreads over: less takes few digits.
+_FAR = 100
 _CAPPED = STATUS.index("capped")
 
 
@@ -225,7 +227,7 @@ def _constants(jobs, linear):
     Beside it digits of Kβ would be lost.
     """
     low, high = 0.5 * linear.min(axis=1), 0.5 * linear.max(axis=1)
-    far = 0.5 * np.abs(low + high) > high - low
+    far = np.abs(low + high) > _FAR * (high - low)
     far[[job.set for job in jobs if min(job.signs) < 0]] = False
     return np.where(far, low + high, 0.0)
 

@@ -15,9 +15,10 @@ __all__ = ["Inner", "State", "minimise", "settled"]
 
 #: Of the decrease that the slope promises, a step has to bring so much.
 _ARMIJO = 1e-4
-#: Relative rounding of P, where f comes out of float32 products and where not: below it, and below what
-#: rounding of K a leaves, steps are full.
+#: Relative rounding of P, where f comes out of float32 products and where not: below it steps are full, and
+#: below what rounding of K a leaves, up to this part.
 _BLUR = {True: 1e-7, False: 1e-12}
+_MOST_BLUR = 1e-10
 #: Steps after which the gradient has to have halved, or P to have fallen by this part.
 _PATIENCE = 8
 _SLOWEST = 1e-6
@@ -107,7 +108,8 @@ def _step(problems, state, gauge, step, image, shift, blur):
     # g = −2α p, and Σ g = 0.
     slope = 2 * alphas * by_problem(state.a - gauge.p, dh)
     length, df = np.ones(len(alphas)), dh + shift
-    blur = np.maximum(blur * np.abs(gauge.objective), gauge.lost)
+    known = np.abs(gauge.objective)
+    blur = np.maximum(blur * known, np.minimum(gauge.lost, _MOST_BLUR * known))
     for _ in range(40):
         costs = problems.costs(gauge.f + length[:, None] * df)
         value = costs + alphas * (own + length * first + length**2 * second)
