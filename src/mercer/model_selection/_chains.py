@@ -24,6 +24,8 @@ _DOUBLE_UP_TO = 1000
 # The standard deviation of the rounding of a float32 entry, relative to it: uniform within half a unit. A gap
 # may be off by so many of them: two of the largest of many errors meet in it.
 _ROUNDING, _LARGEST = 2.4e-8, 8
+# A gap of so many times tol by F itself is more than what rounding of rates to float32 leaves beside tol.
+_TOO_FAR = 1.1
 # So often float32 rows go on from an F that was computed in float64, until all rows are.
 _LOOKS = 3
 _EPS = np.finfo(np.float64).eps
@@ -208,7 +210,7 @@ class Chain:
         self.C = None
         self.crawled = np.zeros(len(pairs.jobs), bool)
         self.n_train = [sum(int(np.count_nonzero(weights[part])) for part in parts) for parts in pairs.parts]
-        self.status = np.zeros(len(pairs.jobs), int)
+        self.status, self.gap = np.zeros(len(pairs.jobs), int), np.zeros(len(pairs.jobs))
         # of F, as it grows where F is multiplied
         self.rounding = np.full(len(pairs.jobs), _EPS)
         self._read_from(gram.held(check))
@@ -277,11 +279,15 @@ class Chain:
             self._compute_F(far)
 
     def _is_far(self):
-        """Of each pair whether rounding of the matrix may keep its gap from tol, as β is far from `known`."""
+        """Of each pair whether rounding of the matrix may keep its gap from tol, as β is far from `known`.
+
+        Or whether it did: of a large F float32 tells rates apart no more.
+        """
         if self.dtype == np.float64:
             return np.zeros(len(self.spans), bool)
-        sizes = np.sqrt(self._by_pair(np.square(self.beta - self.known)))
-        return _LARGEST * _ROUNDING * self.gram.entry_size(self.check) * sizes > self.options["tol"]
+        sizes, tol = np.sqrt(self._by_pair(np.square(self.beta - self.known))), self.options["tol"]
+        noise = _LARGEST * _ROUNDING * self.gram.entry_size(self.check) * sizes
+        return (noise > tol) | ((self.gap > _TOO_FAR * tol) & (self.status == 0))
 
     def _set_box(self):
         """The bounds of β at C."""
@@ -369,5 +375,5 @@ class Chain:
         # exactly to the bounds, where they were reached
         np.copyto(self.beta, self.upper, where=change == upper)
         np.copyto(self.beta, self.lower, where=change == lower)
-        self.status[which] = table["status"]
+        self.status[which], self.gap[which] = table["status"], table["gap"]
         return [index for index, status in zip(which, table["status"], strict=True) if status == _CAPPED]
