@@ -7,13 +7,11 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import sklearn
-from sklearn import config_context
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import FitFailedWarning, UndefinedMetricWarning
 from sklearn.feature_selection import SelectKBest, f_regression
-from sklearn.metrics import accuracy_score, make_scorer, r2_score
+from sklearn.metrics import r2_score
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -26,11 +24,9 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, KernelCenterer, StandardScaler
-from sklearn.utils.fixes import parse_version
 
 from mercer import (
     SVC,
-    SVR,
     KernelLogisticRegression,
     KernelRegressor,
     KernelRidge,
@@ -196,85 +192,6 @@ def test_groups_and_text_like_frames_in_a_pipeline(monkeypatch):
     )
     searched(search, pd.DataFrame(X), y, monkeypatch, groups=groups)
     np.testing.assert_allclose(splits_of(search), by_fits(search, X, y, groups=groups), atol=1e-8)
-
-
-def test_weights_reach_the_last_step_of_a_pipeline(monkeypatch, rng):
-    X, y = diabetes(60)
-    weights = rng.uniform(0.1, 3, 60)
-    search = PathCV(make_pipeline(StandardScaler(), KernelRidge(kernel="rbf")), alphas=ALPHAS, cv=3)
-    searched(search, X, y, monkeypatch, sample_weight=weights)
-    np.testing.assert_allclose(splits_of(search), by_fits(search, X, y, sample_weight=weights), atol=1e-8)
-
-
-@pytest.mark.parametrize("machine", [KernelRidge(kernel="rbf"), SVC()], ids=["ridge", "SVC"])
-@pytest.mark.parametrize("whole", [False, True], ids=["bare", "pipeline"])
-def test_routed_weights_and_groups_are_those_of_a_grid_search(machine, whole, rng):
-    """Where metadata are routed scorers get the weights that they ask for; a search may be in a pipeline."""
-    X, y = diabetes(60)
-    y = y if isinstance(machine, KernelRidge) else y > np.median(y)
-    given = {"sample_weight": rng.uniform(0.1, 3, 60), "groups": np.arange(60) % 7}
-    name = "alpha" if isinstance(machine, KernelRidge) else "C"
-    with config_context(enable_metadata_routing=True):
-        for asks in (False, True):
-            estimator = (
-                clone(machine).set_fit_request(sample_weight=True).set_score_request(sample_weight=asks)
-            )
-            cell = {name: [0.1, 1.0]}
-            if whole:
-                scaler = StandardScaler().set_fit_request(sample_weight=False)
-                estimator = make_pipeline(scaler, estimator)
-                cell = {f"{type(machine).__name__.lower()}__{name}": [0.1, 1.0]}
-            score = make_scorer(r2_score if isinstance(machine, KernelRidge) else accuracy_score)
-            score.set_score_request(sample_weight=asks)
-            # a grid search gives a pipeline's own score what it did not ask for
-            for scoring in (score,) if whole and not asks else (score, None):
-                theirs = GridSearchCV(estimator, cell, scoring=scoring, cv=GroupKFold(3)).fit(X, y, **given)
-                search = PathCV(estimator, param_grid=cell, scoring=scoring, cv=GroupKFold(3))
-                asked = clone(search).set_fit_request(sample_weight=True, groups=True)
-                for ours in (search.fit(X, y, **given), make_pipeline(asked).fit(X, y, **given)[-1]):
-                    found, expected = (each.cv_results_["mean_test_score"] for each in (ours, theirs))
-                    np.testing.assert_allclose(found, expected, atol=1e-8)
-
-
-@pytest.mark.skipif(
-    parse_version(sklearn.__version__) < parse_version("1.9"), reason="has no weighted scores"
-)
-@pytest.mark.parametrize(
-    "machine", [KernelRidge(kernel="rbf"), SVC(tol=1e-9), KernelLogisticRegression(), SVR(tol=1e-9)]
-)
-@pytest.mark.parametrize("scoring", [None, "several"])
-def test_weighted_scores_are_those_of_a_grid_search(machine, scoring, rng):
-    X, y = diabetes(60)
-    labels = isinstance(machine, ClassifierMixin)
-    y = y > np.median(y) if labels else y
-    weights = rng.choice([0.0, 0.5, 1.0, 3.0], 60)
-    if scoring:
-        scoring = ["balanced_accuracy", "roc_auc"] if labels else ["r2", "neg_mean_absolute_error"]
-    grid = {"C" if hasattr(machine, "C") else "alpha": [0.1, 1.0, 10.0]}
-    options = {"scoring": scoring, "cv": 3, "return_train_score": True, "refit": False}
-    ours = PathCV(machine, param_grid=grid, **options).fit(X, y, sample_weight=weights).cv_results_
-    theirs = GridSearchCV(machine, grid, **options).fit(X, y, sample_weight=weights).cv_results_
-    for name in theirs:
-        if "score" in name and "time" not in name:
-            np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-7, atol=1e-9, err_msg=name)
-
-
-def test_a_scorer_without_weights_is_warned_of(rng):
-    X, y = diabetes(30)
-    scoring = make_scorer(lambda y, predicted: -float(np.abs(y - predicted).max()))
-    with pytest.warns(UserWarning, match="score takes no sample_weight"):
-        search = PathCV(KernelRidge(), alphas=[1.0], cv=3, scoring=scoring).fit(
-            X, y, sample_weight=np.arange(30)
-        )
-    assert np.isfinite(splits_of(search)).all()
-
-
-@pytest.mark.parametrize("cv", [LeaveOneOut(), KFold(3)])
-def test_held_out_rows_without_weight_are_refused(cv):
-    X, y = diabetes(30)
-    weights = np.r_[np.zeros(10), np.ones(20)]
-    with pytest.raises(ValueError, match="sample_weight leaves nothing to score in fold 0"):
-        PathCV(KernelRidge(), alphas=[1.0], cv=cv).fit(X, y, sample_weight=weights)
 
 
 def test_a_precomputed_kernel_is_split_by_rows_and_columns(monkeypatch):

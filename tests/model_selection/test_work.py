@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from mercer.model_selection._work import Stopped, in_turns
+from mercer.model_selection._work import Stopped, in_turns, left_to_fits
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 9])
@@ -78,3 +78,11 @@ def test_who_wants_no_more_values_stops_all():
     assert next(values)[1] == 0
     values.close()
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("error", [MemoryError, Stopped, UserWarning])
+def test_what_ends_a_search_is_not_left_to_fits(error):
+    with left_to_fits():
+        raise ValueError("a fit by itself says why")
+    with pytest.raises(error), left_to_fits():
+        raise error

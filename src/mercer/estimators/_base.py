@@ -310,14 +310,16 @@ class KernelEstimator(BaseEstimator):
         some = take_rows(samples, np.arange(0, n, -(-n // _PROBE)))
         with np.errstate(over="ignore", invalid="ignore"):
             lost = self._sums(kernel, some, samples, single)
-        sums = self._sums(kernel, as_double(some), as_double(samples), double)
+        sums = self._sums(kernel, some, samples, double, in_double=True)
         lost = np.abs(lost - sums).max(axis=0)
         return bool((lost <= _LOST * np.abs(sums).max(axis=0)).all())
 
-    def _sums(self, kernel, X, samples, dual):
+    def _sums(self, kernel, X, samples, dual, *, in_double=False):
         """``k(X, samples) @ dual``; the kernel matrix is not formed."""
+        X = as_double(X) if in_double else X
         if type(kernel) is Precomputed:
             return X @ dual
+        samples = as_double(samples) if in_double else samples
         return Gram(kernel, X, samples, n_threads=self.n_jobs) @ dual
 
     def _expansion(self, X):
@@ -328,7 +330,7 @@ class KernelEstimator(BaseEstimator):
             values += self.intercept_
             return values
         dual, intercept = self._double
-        values = self._sums(self.kernel_, as_double(X), as_double(samples), dual)
+        values = self._sums(self.kernel_, X, samples, dual, in_double=True)
         values += intercept
         return values.astype(np.float32) if X.dtype == np.float32 else values
 

@@ -7,7 +7,7 @@ A pipeline's transformers are fitted to each fold's training rows, and each fold
 """
 
 import time
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ from ..kernels.prepared import n_rows, take_rows
 from ._families import family_of
 from ._results import Outcome, last_step
 from ._scores import known_from_decisions, weights_of
-from ._work import Stopped
+from ._work import left_to_fits
 
 __all__ = ["go_by_alphas", "kernel_matrix"]
 
@@ -45,7 +45,8 @@ def go_by_alphas(search):
         if not known_from_decisions(search.scores.scoring, search.scores.scorers, answers):
             continue
         for view in views.of(group):
-            with _left_to_fits(search):
+            # of pooled rows there are no fits by themselves
+            with nullcontext() if search.pooled else left_to_fits():
                 _solve(search, group, view)
 
 
@@ -80,7 +81,7 @@ def _groups(search):
             continue  # machines told
         estimator = search.posed(cell)
         final, prefix = last_step(estimator)
-        if not _is_taken(search, final):
+        if not _is_taken(final):
             continue
         others = {name: value for name, value in cell.items() if name != f"{prefix}alpha"}
         alpha = float(final.alpha)
@@ -93,25 +94,13 @@ def _groups(search):
     return found
 
 
-def _is_taken(search, final):
+def _is_taken(final):
     """Whether there is a family for an estimator, and its parameters are in range."""
-    with _left_to_fits(search):
+    with left_to_fits():
         if family_of(final) is not None:
             final._check_parameters()
             return True
     return False
-
-
-@contextmanager
-def _left_to_fits(search):
-    """Leave what raises to the fits by themselves, which raise again, or score as `error_score` says."""
-    try:
-        yield
-    except (MemoryError, Stopped, Warning):
-        raise
-    except Exception:
-        if search.pooled:
-            raise  # there are no fits by themselves
 
 
 # ---------------------------------------------------------------- rows of folds

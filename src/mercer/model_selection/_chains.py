@@ -244,17 +244,16 @@ class Chain:
             self._begin(np.float64(C) / self.C)
         self.C = C
         self._set_box()
-        every = range(len(self.spans))
-        self._reach(every)
-        for _ in range(_LOOKS):
-            far = self._is_far()
-            if not far.any():
-                break
-            self._compute_F(far)
+        self._reach(range(len(self.spans)))
+        looks = 0
+        while (far := self._is_far()).any():
+            if looks < _LOOKS:
+                self._compute_F(far)
+            else:
+                self._go_double()
+                far[:] = True
             self._reach(np.flatnonzero(far).tolist())
-        else:
-            self._go_double()
-            self._reach(every)
+            looks += 1
         self._settle()
         # a solution at which rounding leaves no step is one for which a fit by itself warns, too
         taken = self.problems.taken

@@ -21,7 +21,7 @@ from ..kernels.prepared import n_rows, take_rows
 from ._chains import Chain, Gram, Pairs
 from ._results import Outcome
 from ._scores import decided, known_from_decisions, weights_of
-from ._work import Stopped, run_tasks
+from ._work import left_to_fits, run_tasks
 
 __all__ = ["ChainTask", "MachinePath", "go_by_machines"]
 
@@ -152,10 +152,8 @@ class MachinePath:
             there is a machine without finite coefficients, or none at all: the fit by itself says why.
         """
         try:
-            return self._run(task, check)
-        except Stopped:
-            raise
-        except Exception:
+            with left_to_fits():
+                return self._run(task, check)
             return None
         finally:
             task.gram.leave()

@@ -6,10 +6,11 @@ Place on the way: **work** → ``path``.
 import contextvars
 import threading
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 
 from sklearn import config_context, get_config
 
-__all__ = ["Stopped", "in_turns", "run_tasks"]
+__all__ = ["Stopped", "in_turns", "left_to_fits", "run_tasks"]
 
 # Seconds between looks at what became of the tasks; a signal is met at once.
 _WAIT = 0.05
@@ -17,6 +18,20 @@ _WAIT = 0.05
 
 class Stopped(Exception):
     """Raised inside of a task when another one failed, or when the user wants no more."""
+
+
+@contextmanager
+def left_to_fits():
+    """Leave what raises to the fits by themselves, which raise again, or score as `error_score` says.
+
+    Not so what stops a search: no memory, a warning that is to be an error, another thread's end.
+    """
+    try:
+        yield
+    except (MemoryError, Stopped, Warning):
+        raise
+    except Exception:
+        return
 
 
 class _Board:
