@@ -24,6 +24,7 @@ cdef extern from "mercer.h" nogil:
 
 cdef extern from "dual.h" nogil:
     int DUAL_STOPPED, DUAL_NO_MEMORY
+    int DUAL_AT_ZERO, DUAL_AT_BETA, DUAL_AT_F
 
     ctypedef struct MercerDualJob:
         int64_t start[2]
@@ -57,6 +58,9 @@ cdef extern from "dual.h" nogil:
     int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads) noexcept
     int mercer_dual_diagonal(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t n,
                              int n_threads) noexcept
+
+# Where a job may start.
+AT_ZERO, AT_BETA, AT_F = DUAL_AT_ZERO, DUAL_AT_BETA, DUAL_AT_F
 
 # The fields of MercerDualJob, in their order.
 JOB = np.dtype(

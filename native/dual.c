@@ -424,8 +424,10 @@ static void finish(Smo *smo)
         return;
     }
     double objective = 0;
-    for (ptrdiff_t v = 0; v < smo->size; v++)
-        objective += job->epsilon * fabs(smo->beta[v]) - 0.5 * smo->beta[v] * (smo->all_F[v] + linear[v]);
+    for (ptrdiff_t v = 0; v < smo->size; v++) {
+        const double from = smo->since ? smo->since[v] : 0, to = smo->beta[v];
+        objective += job->epsilon * (fabs(to) - fabs(from)) - 0.5 * (to - from) * (smo->all_F[v] + linear[v]);
+    }
     job->objective = objective;
     for (ptrdiff_t v = 0; v < smo->size; v++) /* comparisons passed over NaN */
         if (!isfinite(smo->all_F[v]))

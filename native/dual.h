@@ -10,6 +10,8 @@
 #include "mercer.h"
 #include "team.h"
 
+/* K β is 0; β is a feasible start; it is one at which `linear` is F = c − Kβ in place of c, and no bound is infinite. */
+enum { DUAL_AT_ZERO, DUAL_AT_BETA, DUAL_AT_F };
 enum { DUAL_CONVERGED, DUAL_CAPPED, DUAL_STALLED, DUAL_NOT_FINITE, DUAL_NO_MEMORY, DUAL_STOPPED, DUAL_INSEPARABLE };
 
 /* min ½βᵀKβ − cᵀβ + ε Σ|βᵢ| over l ≤ β ≤ u, at a given Σβ (one sum, or one for each range). Eight-byte fields only:
@@ -18,11 +20,12 @@ typedef struct {
     int64_t start[2], length[2]; /* ranges of the layout; length[1] = 0 for one range */
     int64_t offset;              /* where its variables begin in linear, lower, upper, beta and field */
     int64_t separate;            /* each range keeps its own sum */
-    int64_t started;             /* beta holds a feasible start; else K beta is 0 */
+    int64_t started;             /* one of the below, of the β that is given */
     double epsilon;
     /* results */
     int64_t status, n_iter, n_rows; /* n_rows: rows of the kernel computed */
-    double gap, objective, bound; /* bound: largest margin that β allows, where some bounds are infinite */
+    double gap, objective, bound; /* objective: less that of the start where this is DUAL_AT_F; bound: the largest margin
+                                   * that β allows, where some bounds are infinite */
     double bias[2], most[2], least[2]; /* by range if separate; the optimal biases lie between most and least */
 } MercerDualJob;
 

@@ -43,6 +43,7 @@ static int reserve(Smo *smo, ptrdiff_t n)
     smo->variable = resized(smo->variable, (size_t)n * sizeof(int32_t), &failed);
     smo->epoch = resized(smo->epoch, (size_t)n * sizeof(int32_t), &failed);
     smo->F = resized(smo->F, (size_t)n * sizeof(double), &failed);
+    smo->start = resized(smo->start, (size_t)n * sizeof(double), &failed);
     smo->all_F = resized(smo->all_F, (size_t)n * sizeof(double), &failed);
     smo->up = resized(smo->up, (size_t)n * element, &failed);
     smo->down = resized(smo->down, (size_t)n * element, &failed);
@@ -60,6 +61,7 @@ void smo_release(Smo *smo)
     free(smo->variable);
     free(smo->epoch);
     free(smo->F);
+    free(smo->start);
     free(smo->all_F);
     free(smo->up);
     free(smo->down);
@@ -144,12 +146,12 @@ static int subtract(Smo *smo, int epoch, const double *since)
     return failed ? MERCER_NO_MEMORY : MERCER_OK;
 }
 
-/* F from β, unless its product with K is 0, and all variables at their positions. */
-static int begin_F(Smo *smo, int started)
+/* F from β, unless it is known there, and all variables at their positions. */
+static int begin_F(Smo *smo, int known)
 {
     memcpy(smo->all_F, smo->dual->linear + smo->job->offset, (size_t)smo->size * sizeof(double));
     set_epochs(smo);
-    if (started && subtract(smo, SMO_ACTIVE, NULL))
+    if (!known && subtract(smo, SMO_ACTIVE, smo->since))
         return MERCER_NO_MEMORY;
     place_all(smo);
     smo->renewed = smo->job->n_iter;
@@ -158,7 +160,7 @@ static int begin_F(Smo *smo, int started)
 
 int smo_renew(Smo *smo)
 {
-    return begin_F(smo, 1);
+    return begin_F(smo, 0);
 }
 
 int smo_begin(Smo *smo, MercerDualJob *job)
@@ -171,7 +173,10 @@ int smo_begin(Smo *smo, MercerDualJob *job)
     smo->upper = dual->upper + job->offset;
     if (dual_rows_begin(&smo->rows, dual, job) || reserve(smo, smo->rows.n > smo->size ? smo->rows.n : smo->size))
         return MERCER_NO_MEMORY;
-    return begin_F(smo, (int)job->started);
+    smo->since = job->started == DUAL_AT_F ? smo->start : NULL;
+    if (smo->since)
+        memcpy(smo->start, smo->beta, (size_t)smo->size * sizeof(double));
+    return begin_F(smo, job->started != DUAL_AT_BETA);
 }
 
 /* ---- shrinking --------------------------------------------------------------------------------------------- */
@@ -272,7 +277,7 @@ static void take_F(Smo *smo)
 int smo_gather_F(Smo *smo)
 {
     take_F(smo);
-    return subtract(smo, SMO_FIXED, NULL);
+    return subtract(smo, SMO_FIXED, smo->since);
 }
 
 /* Brings F of the removed up to date with the changes of β since each left, and all variables back. */

@@ -44,6 +44,8 @@ typedef struct {
     char *up, *down, *low, *diagonal; /* of T */
     /* by variable */
     double *beta, *all_F;
+    const double *since;         /* β at which F is `linear`; NULL: 0 */
+    double *start;               /* what `since` may be */
     const double *lower, *upper;
     int32_t *epoch;              /* when it was removed, or one of the below */
     double *snapshots;           /* (n_epochs, size): β at each removal */

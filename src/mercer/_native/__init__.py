@@ -5,6 +5,9 @@ Dtypes, layouts and thread counts are settled here; the compiled modules get buf
 """
 
 from .duals import (
+    DUAL_AT_BETA,
+    DUAL_AT_F,
+    DUAL_AT_ZERO,
     DUAL_JOB,
     dual,
     dual_diagonal,
@@ -32,6 +35,9 @@ from .neighbors import integer_panels, nearest, nearest_by_integers, nearest_pai
 from .tiles import gram, matmul, matmul_parts, pull, pull_push, push, simd
 
 __all__ = [
+    "DUAL_AT_BETA",
+    "DUAL_AT_F",
+    "DUAL_AT_ZERO",
     "DUAL_JOB",
     "cholesky",
     "cholesky_inverse_diagonal",

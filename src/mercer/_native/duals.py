@@ -8,6 +8,9 @@ import numpy as np
 from .loading import _dual, _gram, count_threads
 
 __all__ = [
+    "DUAL_AT_BETA",
+    "DUAL_AT_F",
+    "DUAL_AT_ZERO",
     "DUAL_JOB",
     "dual",
     "dual_diagonal",
@@ -22,6 +25,7 @@ __all__ = [
 ]
 
 DUAL_JOB = _dual.JOB
+DUAL_AT_ZERO, DUAL_AT_BETA, DUAL_AT_F = _dual.AT_ZERO, _dual.AT_BETA, _dual.AT_F
 
 
 def dual_units(dtype):

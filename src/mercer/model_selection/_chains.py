@@ -3,8 +3,8 @@
 Place on the way: ``solvers`` → **chains** → ``_machine_path``.
 
 The kernel matrix is that of all samples, whatever the fold: a sample that is held out has the box [0, 0],
-and its decision falls out of the solver's gradient. With β in hand a problem is posed in what β still
-changes by, so that nothing is computed twice: c becomes F = c − Kβ, and the box moves by −β.
+and its decision falls out of the solver's gradient. F = c − Kβ is handed to the solver with β, so that
+nothing is computed twice.
 """
 
 import threading
@@ -13,6 +13,7 @@ from itertools import combinations, compress
 
 import numpy as np
 
+from .._native import DUAL_AT_F
 from ..solvers.dual import DualSamples
 from ..solvers.dual_layout import STATUS, DualJob, most_steps
 from ..solvers.faces import face_steps, newton_on_faces
@@ -38,9 +39,6 @@ _PROBE = 64
 # SMO steps before anything else is tried: so many for each sample, of which there count as many at least.
 _STEPS, _LEAST_STEPS = 3, 500
 _CAPPED = STATUS.index("capped")
-# β so near to a bound, by the largest of its pair or the box, is there: as a free one it would set the bias.
-# But it puts F off by a part of tol at most.
-_AT_BOUND, _OFF = 1e-12, 0.01
 
 
 class Pairs:
@@ -210,7 +208,7 @@ class Chain:
         self.C = None
         self.crawled = np.zeros(len(pairs.jobs), bool)
         self.n_train = [sum(int(np.count_nonzero(weights[part])) for part in parts) for parts in pairs.parts]
-        self.status, self.gap = np.zeros(len(pairs.jobs), int), np.zeros(len(pairs.jobs))
+        self.status, self.gap, self.bias = np.zeros((3, len(pairs.jobs)))
         # of F, as it grows where F is multiplied
         self.rounding = np.full(len(pairs.jobs), _EPS)
         self._read_from(gram.held(check))
@@ -222,7 +220,6 @@ class Chain:
         """Lay out the problems over a matrix; β and F are by variable, as `DualProblems` has them."""
         samples, matrix, places = held
         self.dtype = matrix.dtype
-        self.scale = max(float(matrix.diagonal()[places].max()), np.finfo(float).tiny)
         self.problems = samples.problems(self.pairs.jobs, matrix.dtype)
         self.spans = self.problems.spans
         self.rows = [self.problems.rows(index) for index in range(len(self.spans))]
@@ -244,6 +241,7 @@ class Chain:
             self._begin(np.float64(C) / self.C)
         self.C = C
         self._set_box()
+        np.clip(self.beta, self.lower, self.upper, out=self.beta)  # where it is but for rounding
         self._reach(range(len(self.spans)))
         looks = 0
         while (far := self._is_far()).any():
@@ -254,10 +252,9 @@ class Chain:
                 far[:] = True
             self._reach(np.flatnonzero(far).tolist())
             looks += 1
-        self._settle()
         # a solution at which rounding leaves no step is one for which a fit by itself warns, too
         taken = self.problems.taken
-        return Reached(self.beta[taken], self.F[taken], self.bias, not self.status.any())
+        return Reached(self.beta[taken], self.F[taken], self.bias.copy(), not self.status.any())
 
     # ---------------------------------------------------------------- where to begin
 
@@ -335,26 +332,6 @@ class Chain:
             spent += steps
             steps = spent
 
-    def _settle(self):
-        """The biases, as the solver has them for a problem posed in β: its change meets no bound exactly.
-
-        They are means over the variables that are free, or the middle of what the others allow.
-        """
-        F, beta, offsets = self.F, self.beta, self.problems.offsets
-        near = np.maximum.reduceat(np.abs(beta), offsets).repeat(self.problems.lengths)
-        near = _AT_BOUND * np.minimum(near, self.upper - self.lower)
-        np.minimum(near, _OFF * self.options["tol"] / self.scale, out=near)
-        falls, rises = beta - self.lower > near, self.upper - beta > near
-        np.copyto(beta, self.lower, where=~falls)
-        np.copyto(beta, self.upper, where=~rises)
-        free = rises & falls
-        n_free, total = self._by_pair(free.astype(float)), self._by_pair(np.where(free, F, 0.0))
-        self.bias = total / np.maximum(n_free, 1)
-        if not n_free.all():
-            most = np.maximum.reduceat(np.where(rises, F, -np.inf), offsets)
-            least = np.minimum.reduceat(np.where(falls, F, np.inf), offsets)
-            self.bias = np.where(n_free > 0, self.bias, (most + least) / 2)
-
     def _newton(self, index, n):
         beta, F, lower, upper = (a[self.spans[index]] for a in (self.beta, self.F, self.lower, self.upper))
         steps = face_steps(np.count_nonzero((beta > lower) & (beta < upper)), n)
@@ -365,14 +342,10 @@ class Chain:
         newton_on_faces(self.rows[index], F, beta, lower, upper, self.options["tol"], check=self.check)
 
     def _solve(self, which, max_iter):
-        """Solve pairs from β, in what β changes by. Returns those that were capped."""
-        lower, upper, change = self.lower - self.beta, self.upper - self.beta, np.zeros(self.problems.size)
+        """Solve pairs from β and F. Returns those that were capped."""
         table = self.problems.solve(
-            self.F, lower, upper, change, self.F, which=which, max_iter=max_iter, **self.options
-        )
-        self.beta += change
-        # exactly to the bounds, where they were reached
-        np.copyto(self.beta, self.upper, where=change == upper)
-        np.copyto(self.beta, self.lower, where=change == lower)
-        self.status[which], self.gap[which] = table["status"], table["gap"]
+            self.F, self.lower, self.upper, self.beta, self.F, which=which, start=DUAL_AT_F, max_iter=max_iter,
+            **self.options,
+        )  # fmt: skip
+        self.status[which], self.gap[which], self.bias[which] = table["status"], table["gap"], table["bias"][:, 0]
         return [index for index, status in zip(which, table["status"], strict=True) if status == _CAPPED]

@@ -6,12 +6,13 @@ Place on the way: **scores** → ``path``.
 import numbers
 import time
 import warnings
+from copy import copy
 from inspect import signature
 from traceback import format_exc
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier, is_regressor
+from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier, is_regressor
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import check_scoring
 from sklearn.utils.metadata_routing import get_routing_for_object
@@ -27,8 +28,11 @@ _RESPONSES = {"predict", "decision_function"}
 
 
 def decided(machine, classes):
-    """A machine that answers with given decisions, and a function that gives it those of all pairs (m, p)."""
-    machine = clone(machine)
+    """A machine that answers with given decisions, and a function that gives it those of all pairs (m, p).
+
+    `machine` is not fitted.
+    """
+    machine = copy(machine)
     box = {}
     machine.__dict__.update(
         classes_=classes, support_=np.empty(0, np.int32), _pairwise=True, _absent=np.empty(0, int),

@@ -221,8 +221,8 @@ class DualLayout:
         problems = DualProblems(self, jobs)
         beta = np.zeros(problems.size) if start is None else problems.by_variable(start)
         field = np.empty(problems.size) if fields else None
-        started = start is not None and not cancels
-        table = problems.solve(*problems.placed(*box), beta, field, started=started, **options)
+        begin = _native.DUAL_AT_ZERO if start is None or cancels else _native.DUAL_AT_BETA
+        table = problems.solve(*problems.placed(*box), beta, field, start=begin, **options)
         names = ("bias", "least", "most", "objective", "gap", "bound", "n_iter", "status", "n_rows")
         return DualOutcome(
             betas=beta[problems.taken],
@@ -290,12 +290,14 @@ class DualProblems:
         return out
 
     def solve(
-        self, linear, lower, upper, beta, field, *, which=None, started=False, tol, max_iter, cache_bytes,
-        shrinking, on_step,
+        self, linear, lower, upper, beta, field, *, which=None, start=_native.DUAL_AT_ZERO, tol, max_iter,
+        cache_bytes, shrinking, on_step,
     ):  # fmt: skip
         """Solve problems, by default all; beta (size,) and field, which may be linear, get the solution.
 
-        Unless `started`, K times the beta that is given is 0.
+        K times the beta that is given is 0, unless `start` is ``_native.DUAL_AT_BETA``, or ``DUAL_AT_F``:
+        then linear is c − Kβ there in place of c, no bound is infinite, and objectives are less that of the
+        start.
 
         Returns
         -------
@@ -309,7 +311,7 @@ class DualProblems:
         # the long ones first, so that threads end together
         order = np.argsort(-lengths, kind="stable")
         table = table[order]
-        table["started"] = started
+        table["started"] = start
         threads = 1 if (lengths * lengths).sum() < _PARALLEL_FROM else layout.samples.n_threads
         _native.dual(
             layout.run, layout.matrix, layout.diagonal, linear, lower, upper, table, beta, field,
