@@ -24,7 +24,6 @@ cdef extern from "mercer.h" nogil:
 
 cdef extern from "dual.h" nogil:
     int DUAL_STOPPED, DUAL_NO_MEMORY
-    int DUAL_AT_ZERO, DUAL_AT_BETA, DUAL_AT_F
 
     ctypedef struct MercerDualJob:
         int64_t start[2]
@@ -56,11 +55,31 @@ cdef extern from "dual.h" nogil:
         MercerDualProgress progress
 
     int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads) noexcept
+    int DUAL_PATH_ENDED, DUAL_PATH_ROUNDED, DUAL_PATH_CAPPED, DUAL_PATH_FAR
+
+    ctypedef struct MercerDualPath:
+        ptrdiff_t size, at, end
+        const double *C
+        const double *linear
+        const double *least
+        const double *most
+        double *lower
+        double *upper
+        double *beta
+        double *field
+        double *known
+        double rounding, noise
+        double *seconds
+        int64_t left
+
+    int mercer_dual_path(MercerDual *dual, MercerDualJob *jobs, MercerDualPath *path, int begun) noexcept
     int mercer_dual_diagonal(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t n,
                              int n_threads) noexcept
 
-# Where a job may start.
-AT_ZERO, AT_BETA, AT_F = DUAL_AT_ZERO, DUAL_AT_BETA, DUAL_AT_F
+# Why a path ended.
+PATH_ENDED, PATH_ROUNDED, PATH_CAPPED, PATH_FAR = (
+    DUAL_PATH_ENDED, DUAL_PATH_ROUNDED, DUAL_PATH_CAPPED, DUAL_PATH_FAR
+)
 
 # The fields of MercerDualJob, in their order.
 JOB = np.dtype(
@@ -289,6 +308,49 @@ cdef double *_written(double[::1] array) noexcept:
     return &array[0] if array.shape[0] else NULL
 
 
+cdef class _Solver:
+    """A `MercerDual` but for what differs from problem to problem, and what keeps its memory."""
+
+    cdef MercerDual dual
+    cdef _Watch watch
+    cdef object memory
+
+    def __init__(self, run, matrix, diagonal, double tol, size_t cache_bytes, bint shrinking, on_step):
+        cdef const unsigned char[::1] diagonal_memory = diagonal.view(np.uint8)
+        cdef const unsigned char[:, ::1] matrix_memory
+        self.memory = run, matrix, diagonal
+        self.dual.table = mercer_table(diagonal.dtype == np.float32)
+        self.dual.run = NULL
+        self.dual.matrix = NULL
+        self.dual.ld, self.dual.n = 0, len(diagonal)
+        if run is not None:
+            self.dual.run = <const MercerRun *>PyCapsule_GetPointer(run.capsule(), b"MercerRun")
+        else:
+            matrix_memory = matrix.view(np.uint8)
+            self.dual.matrix = &matrix_memory[0, 0]
+            self.dual.ld = matrix.shape[1]
+        self.dual.diagonal = &diagonal_memory[0]
+        self.dual.tol, self.dual.scale = tol, float(diagonal.max())
+        self.dual.cache_bytes, self.dual.shrinking = cache_bytes, shrinking
+        self.dual.progress.n_done = 0
+        self.dual.progress.gap = np.inf
+        self.watch = _Watch()
+        self.watch.dual, self.watch.on_step, self.watch.error = &self.dual, on_step, None
+        self.dual.poll, self.dual.context = _poll, <void *>self.watch
+
+    cdef end(self, int status):
+        """Raise what polling met, or that there was no memory."""
+        if self.watch.error is not None:
+            raise self.watch.error
+        if status == DUAL_NO_MEMORY:
+            raise MemoryError("no memory for the solver's kernel rows; lower cache_size")
+
+
+cdef MercerDualJob *_jobs(jobs):
+    cdef int64_t[::1] memory = jobs.view(np.int64)
+    return <MercerDualJob *>&memory[0]
+
+
 def solve(
     run, matrix, diagonal, const double[::1] linear, const double[::1] lower,
     const double[::1] upper, jobs, double[::1] beta, field, double tol, int64_t max_iter,
@@ -299,40 +361,42 @@ def solve(
     `run` is a `_gram.Run` or None, `matrix` else an array (n, ld) of the rows' dtype; `diagonal` (n,) has
     that dtype; `field` is None or an array like `beta`, and may be `linear`.
     """
-    cdef MercerDual dual
-    cdef _Watch watch = _Watch()
-    cdef int64_t[::1] job_memory = jobs.view(np.int64)
-    cdef MercerDualJob *first = <MercerDualJob *>&job_memory[0]
-    cdef const unsigned char[::1] diagonal_memory = diagonal.view(np.uint8)
-    cdef const unsigned char[:, ::1] matrix_memory
+    cdef _Solver solver = _Solver(run, matrix, diagonal, tol, cache_bytes, shrinking, on_step)
+    cdef MercerDualJob *first = _jobs(jobs)
     cdef double[::1] field_memory
     cdef ptrdiff_t n_jobs = len(jobs)
     cdef int status
-    dual.table = mercer_table(diagonal.dtype == np.float32)
-    dual.run = NULL
-    dual.matrix = NULL
-    dual.ld, dual.n = 0, len(diagonal)
-    if run is not None:
-        dual.run = <const MercerRun *>PyCapsule_GetPointer(run.capsule(), b"MercerRun")
-    else:
-        matrix_memory = matrix.view(np.uint8)
-        dual.matrix = &matrix_memory[0, 0]
-        dual.ld = matrix.shape[1]
-    dual.diagonal = &diagonal_memory[0]
-    dual.linear, dual.lower, dual.upper = _doubles(linear), _doubles(lower), _doubles(upper)
-    dual.beta, dual.field = _written(beta), NULL
+    solver.dual.linear, solver.dual.lower, solver.dual.upper = _doubles(linear), _doubles(lower), _doubles(upper)
+    solver.dual.beta, solver.dual.field = _written(beta), NULL
     if field is not None:
         field_memory = field
-        dual.field = _written(field_memory)
-    dual.tol, dual.scale, dual.max_iter = tol, float(diagonal.max()), max_iter
-    dual.cache_bytes, dual.shrinking = cache_bytes, shrinking
-    dual.progress.n_done = 0
-    dual.progress.gap = np.inf
-    watch.dual, watch.on_step, watch.error = &dual, on_step, None
-    dual.poll, dual.context = _poll, <void *>watch
+        solver.dual.field = _written(field_memory)
+    solver.dual.max_iter = max_iter
     with nogil:
-        status = mercer_dual(&dual, first, n_jobs, n_threads)
-    if watch.error is not None:
-        raise watch.error
-    if status == DUAL_NO_MEMORY:
-        raise MemoryError("no memory for the solver's kernel rows; lower cache_size")
+        status = mercer_dual(&solver.dual, first, n_jobs, n_threads)
+    solver.end(status)
+
+
+def path(run, matrix, diagonal, jobs, state, ptrdiff_t at, ptrdiff_t end, bint begun, double tol,
+         int64_t max_iter, size_t cache_bytes, bint shrinking, on_step):
+    """Solve a job for each of some C. `state` has the arrays of `MercerDualPath`, `rounding` and `noise`.
+
+    Returned are where it ended and why.
+    """
+    cdef _Solver solver = _Solver(run, matrix, diagonal, tol, cache_bytes, shrinking, on_step)
+    cdef MercerDualJob *first = _jobs(jobs)
+    cdef const double[::1] C = state.C, linear = state.linear, least = state.least, most = state.most
+    cdef double[::1] lower = state.lower, upper = state.upper, known = state.known, seconds = state.seconds
+    cdef double[:, ::1] beta = state.beta, field = state.field
+    cdef MercerDualPath path
+    cdef int status
+    path.size, path.at, path.end = beta.shape[1], at, end
+    path.C, path.linear, path.least, path.most = &C[0], &linear[0], &least[0], &most[0]
+    path.lower, path.upper, path.beta, path.field = &lower[0], &upper[0], &beta[0, 0], &field[0, 0]
+    path.known, path.seconds, path.rounding, path.noise = &known[0], &seconds[0], state.rounding, state.noise
+    solver.dual.max_iter = max_iter
+    with nogil:
+        status = mercer_dual_path(&solver.dual, first, &path, begun)
+    solver.end(status)
+    state.rounding = path.rounding
+    return path.at, path.left

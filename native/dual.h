@@ -20,7 +20,7 @@ typedef struct {
     int64_t start[2], length[2]; /* ranges of the layout; length[1] = 0 for one range */
     int64_t offset;              /* where its variables begin in linear, lower, upper, beta and field */
     int64_t separate;            /* each range keeps its own sum */
-    int64_t started;             /* one of the below, of the β that is given */
+    int64_t started;             /* of the β that is given, one of the above */
     double epsilon;
     /* results */
     int64_t status, n_iter, n_rows; /* n_rows: rows of the kernel computed */
@@ -54,6 +54,26 @@ typedef struct {
 } MercerDual;
 
 int mercer_dual(MercerDual *dual, MercerDualJob *jobs, ptrdiff_t n_jobs, int n_threads);
+
+/* A problem whose box is C times another, for one C after another: dual_path.c. */
+typedef struct {
+    ptrdiff_t size, at, end;     /* variables; the first C, and later the one where it ended; after the last C */
+    const double *C;             /* ascending */
+    const double *linear, *least, *most; /* (size): c, and the box at C = 1 */
+    double *lower, *upper;       /* (size): gets the box at the C where it ended */
+    double *beta, *field;        /* (n_C, size): β and F = c − Kβ; what is given may be out of the box by rounding */
+    double *known;               /* (size): β at which F was computed from exact kernel values, multiplied along with β */
+    double rounding, noise;      /* of F at that β; of F by the norm of what β is off from there, 0 for none */
+    double *seconds;             /* by C: gets those that were spent, added */
+    int64_t left;                /* why it ended: */
+} MercerDualPath;
+
+/* All are solved; F as it is at the start has lost digits; or after the solver SMO was capped, or F is to be computed. */
+enum { DUAL_PATH_ENDED, DUAL_PATH_ROUNDED, DUAL_PATH_CAPPED, DUAL_PATH_FAR };
+
+/* Solves one of the jobs for each C, their offset being 0: from β and F of that C if it is `begun`, else, as later ones,
+ * from those of the one before; the very first C is always begun. Returns as mercer_dual. */
+int mercer_dual_path(MercerDual *dual, MercerDualJob *jobs, MercerDualPath *path, int begun);
 /* The first n entries (i, i) of a run that dual.run may be, of T. */
 int mercer_dual_diagonal(const MercerRun *run, const MercerTable *table, void *out, ptrdiff_t n, int n_threads);
 

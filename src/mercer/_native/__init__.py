@@ -5,15 +5,17 @@ Dtypes, layouts and thread counts are settled here; the compiled modules get buf
 """
 
 from .duals import (
-    DUAL_AT_BETA,
-    DUAL_AT_F,
-    DUAL_AT_ZERO,
     DUAL_JOB,
+    DUAL_PATH_CAPPED,
+    DUAL_PATH_ENDED,
+    DUAL_PATH_FAR,
+    DUAL_PATH_ROUNDED,
     dual,
     dual_diagonal,
     dual_fill,
     dual_jobs,
     dual_layout,
+    dual_path,
     dual_place,
     dual_run,
     dual_units,
@@ -35,10 +37,11 @@ from .neighbors import integer_panels, nearest, nearest_by_integers, nearest_pai
 from .tiles import gram, matmul, matmul_parts, pull, pull_push, push, simd
 
 __all__ = [
-    "DUAL_AT_BETA",
-    "DUAL_AT_F",
-    "DUAL_AT_ZERO",
     "DUAL_JOB",
+    "DUAL_PATH_CAPPED",
+    "DUAL_PATH_ENDED",
+    "DUAL_PATH_FAR",
+    "DUAL_PATH_ROUNDED",
     "cholesky",
     "cholesky_inverse_diagonal",
     "cholesky_solve",
@@ -49,6 +52,7 @@ __all__ = [
     "dual_fill",
     "dual_jobs",
     "dual_layout",
+    "dual_path",
     "dual_place",
     "dual_run",
     "dual_units",

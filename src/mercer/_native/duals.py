@@ -8,15 +8,17 @@ import numpy as np
 from .loading import _dual, _gram, count_threads
 
 __all__ = [
-    "DUAL_AT_BETA",
-    "DUAL_AT_F",
-    "DUAL_AT_ZERO",
     "DUAL_JOB",
+    "DUAL_PATH_CAPPED",
+    "DUAL_PATH_ENDED",
+    "DUAL_PATH_FAR",
+    "DUAL_PATH_ROUNDED",
     "dual",
     "dual_diagonal",
     "dual_fill",
     "dual_jobs",
     "dual_layout",
+    "dual_path",
     "dual_place",
     "dual_run",
     "dual_units",
@@ -25,7 +27,11 @@ __all__ = [
 ]
 
 DUAL_JOB = _dual.JOB
-DUAL_AT_ZERO, DUAL_AT_BETA, DUAL_AT_F = _dual.AT_ZERO, _dual.AT_BETA, _dual.AT_F
+DUAL_PATH_ENDED, DUAL_PATH_ROUNDED = _dual.PATH_ENDED, _dual.PATH_ROUNDED
+DUAL_PATH_CAPPED, DUAL_PATH_FAR = _dual.PATH_CAPPED, _dual.PATH_FAR
+
+# A size_t has room for it.
+_MOST_BYTES = 2**62
 
 
 def dual_units(dtype):
@@ -133,9 +139,41 @@ def dual(
     n_threads : int, optional
     """
     threads = count_threads(n_threads)
-    # dual.c keeps positions as int32, and a cache for each problem that is under way
-    share = int(min(cache_bytes / max(1, min(threads, len(jobs))), 2**62))
+    # a cache for each problem that is under way
+    share = cache_bytes / max(1, min(threads, len(jobs)))
     _dual.solve(
-        run, matrix, diagonal, linear, lower, upper, jobs, beta, field, float(tol), int(max_iter), share,
-        bool(shrinking), on_step, threads,
+        run, matrix, diagonal, linear, lower, upper, jobs, beta, field, float(tol), int(max_iter),
+        int(min(share, _MOST_BYTES)), bool(shrinking), on_step, threads,
+    )  # fmt: skip
+
+
+def dual_path(
+    run, matrix, diagonal, jobs, state, at, end, begun, tol, max_iter, cache_bytes, shrinking, on_step
+):
+    """Solve one problem for each of some C of a `DualPath`; see ``native/dual.h``.
+
+    Parameters
+    ----------
+    run, matrix, diagonal
+        As for `dual`.
+    jobs : ndarray of DUAL_JOB of shape (n,)
+        The problem, for each C; their results are written.
+    state : DualPath
+    at, end : int
+        The first C, and the one after the last.
+    begun : bool
+        Whether the first one goes on from its own β and F, not from those of the one before.
+    tol, max_iter, cache_bytes, shrinking, on_step
+        As for `dual`.
+
+    Returns
+    -------
+    at : int
+        Where it ended.
+    left : int
+        Why: one of ``DUAL_PATH_…``.
+    """
+    return _dual.path(
+        run, matrix, diagonal, jobs, state, at, end, bool(begun), float(tol), int(max_iter),
+        int(min(cache_bytes, _MOST_BYTES)), bool(shrinking), on_step,
     )  # fmt: skip

@@ -1,44 +1,38 @@
-"""Support vector machines for all C of one kernel and one fold, each begun at the one before.
+"""Support vector machines for all C of one kernel, one fold and one pair of classes.
 
 Place on the way: ``solvers`` → **chains** → ``_machine_path``.
 
 The kernel matrix is that of all samples, whatever the fold: a sample that is held out has the box [0, 0],
-and its decision falls out of the solver's gradient. F = c − Kβ is handed to the solver with β, so that
-nothing is computed twice.
+and its decision falls out of the solver's gradient. Native code goes from C to C (``dual_path.c``); what SMO
+alone, or float32, does not bring to tol is seen to here.
 """
 
 import threading
-from dataclasses import dataclass
-from itertools import combinations, compress
+from itertools import combinations
 
 import numpy as np
 
-from .._native import DUAL_AT_F
+from .._native import DUAL_PATH_CAPPED, DUAL_PATH_ENDED, DUAL_PATH_FAR
 from ..solvers.dual import DualSamples
-from ..solvers.dual_layout import STATUS, DualJob, most_steps
+from ..solvers.dual_layout import DualJob, most_steps
+from ..solvers.dual_path import DualPath
 from ..solvers.faces import face_steps, newton_on_faces
 
-__all__ = ["Chain", "Gram", "Pairs", "Reached"]
+__all__ = ["Chain", "Gram", "Pairs"]
 
 # Up to so many samples rows are float64, as in a fit by itself.
 _DOUBLE_UP_TO = 1000
 # The standard deviation of the rounding of a float32 entry, relative to it: uniform within half a unit. A gap
 # may be off by so many of them: two of the largest of many errors meet in it.
 _ROUNDING, _LARGEST = 2.4e-8, 8
-# A gap of so many times tol by F itself is more than what rounding of rates to float32 leaves beside tol.
-_TOO_FAR = 1.1
 # So often float32 rows go on from an F that was computed in float64, until all rows are.
 _LOOKS = 3
-_EPS = np.finfo(np.float64).eps
-# Of tol, what rounding of F may come to.
-_PART = 1e-3
 # Seconds between looks at whether to go on, of those who wait for room.
 _WAIT = 0.05
 # Rows by which the size of the entries is judged.
 _PROBE = 64
 # SMO steps before anything else is tried: so many for each sample, of which there count as many at least.
 _STEPS, _LEAST_STEPS = 3, 500
-_CAPPED = STATUS.index("capped")
 
 
 class Pairs:
@@ -150,13 +144,18 @@ class Gram:
         self.dtype = np.dtype(np.float32 if single else np.float64)
         return self.dtype
 
-    def exact(self, jobs):
-        """Problems laid out in float64, whose rows are computed when they are asked for."""
+    def problem(self, job, check, dtype=None):
+        """One problem over the matrix, as `DualProblems`, and the dtype."""
+        samples, matrix, _ = self.held(check, dtype)
+        return samples.problems([job], matrix.dtype), matrix.dtype
+
+    def exact(self, job):
+        """One problem whose rows are computed when they are asked for, in float64."""
         with self._lock:
             if self._exact is None:
                 self._exact = self._samples()
                 self._exact.n_threads = 1
-            return self._exact.problems(jobs, np.float64)
+            return self._exact.problems([job], np.float64)
 
     def entry_size(self, check):
         """The root mean square of the entries of the largest of some rows."""
@@ -167,185 +166,108 @@ class Gram:
         return self._entry_size
 
 
-@dataclass
-class Reached:
-    """The machines of one C.
-
-    Attributes
-    ----------
-    beta, F : ndarray
-        β and c − Kβ of the samples of each pair, one pair after another; c is 1, or −1 for the second class.
-    bias : ndarray of shape (p,)
-    converged : bool
-    """
-
-    beta: np.ndarray
-    F: np.ndarray
-    bias: np.ndarray
-    converged: bool
-
-
 class Chain:
-    """The machines of a fold along C, ascending.
+    """The machines of a fold and a pair of classes along C, ascending.
 
     Parameters
     ----------
     gram : Gram
-    pairs : Pairs
+    job : DualJob
+        Of the pair.
     weights : ndarray of shape (n,)
         Of each sample in class order, by which C is multiplied: 0 for those held out.
+    Cs : ndarray of shape (n_C,)
     tol : float
     shrinking : bool
     cache_bytes : float
         For rows of the variables that are left after shrinking.
     check : callable
         Called now and then; may raise.
+
+    Attributes
+    ----------
+    dtype : dtype
+        Of the rows, at last.
+    path : DualPath
     """
 
-    def __init__(self, gram, pairs, weights, *, tol, shrinking, cache_bytes, check):
-        self.gram, self.pairs, self.weights, self.check = gram, pairs, weights, check
+    def __init__(self, gram, job, weights, Cs, *, tol, shrinking, cache_bytes, check):
+        self.gram, self.job, self.check = gram, job, check
         self.options = {"tol": tol, "shrinking": shrinking, "cache_bytes": cache_bytes, "on_step": check}
-        self.C = None
-        self.crawled = np.zeros(len(pairs.jobs), bool)
-        self.n_train = [sum(int(np.count_nonzero(weights[part])) for part in parts) for parts in pairs.parts]
-        self.status, self.gap, self.bias = np.zeros((3, len(pairs.jobs)))
-        # of F, as it grows where F is multiplied
-        self.rounding = np.full(len(pairs.jobs), _EPS)
-        self._read_from(gram.held(check))
-        self.beta, self.F = np.zeros(self.problems.size), self.linear.copy()
-        # where F was computed from exact kernel values
-        self.known = self.beta.copy()
+        problem, self.dtype = gram.problem(job, check)
+        weights = weights[problem.samples]
+        self.n_train = int(np.count_nonzero(weights))
+        self.steps = _STEPS * max(_LEAST_STEPS, self.n_train)
+        noise = _LARGEST * _ROUNDING * gram.entry_size(check) if self.dtype == np.float32 else 0.0
+        self.path = DualPath(problem, weights, Cs, noise)
+        self.crawled = False
 
-    def _read_from(self, held):
-        """Lay out the problems over a matrix; β and F are by variable, as `DualProblems` has them."""
-        samples, matrix, places = held
-        self.dtype = matrix.dtype
-        self.problems = samples.problems(self.pairs.jobs, matrix.dtype)
-        self.spans = self.problems.spans
-        self.rows = [self.problems.rows(index) for index in range(len(self.spans))]
-        self.linear = self.problems.by_variable(self.problems.signs)
-        most = self.problems.signs * self.weights[self.problems.samples]
-        self.least, self.most = (
-            self.problems.by_variable(np.minimum(most, 0.0)),
-            self.problems.by_variable(np.maximum(most, 0.0)),
-        )
-
-    def advance(self, C):
-        """Go on to C, which is larger than the one before.
+    def run(self):
+        """Solve for all C.
 
         Returns
         -------
-        Reached
+        DualPath
         """
-        if self.C is not None:
-            self._begin(np.float64(C) / self.C)
-        self.C = C
-        self._set_box()
-        np.clip(self.beta, self.lower, self.upper, out=self.beta)  # where it is but for rounding
-        self._reach(range(len(self.spans)))
+        at, end = 0, len(self.path.C)
+        while at < end:
+            at, left = self.path.go_on(at, end, begun=False, max_iter=self.steps, **self.options)
+            if left != DUAL_PATH_ENDED:
+                self._see_to(at, left)
+                at += 1
+        return self.path
+
+    def _solve(self, at, max_iter):
+        """Go on with one machine. Returns why it is left, which is not so if it is ``DUAL_PATH_ENDED``."""
+        return self.path.go_on(at, at + 1, begun=True, max_iter=max_iter, **self.options)[1]
+
+    def _see_to(self, at, left):
+        """Bring a machine to tol that native code left."""
         looks = 0
-        while (far := self._is_far()).any():
+        while left != DUAL_PATH_ENDED:
+            if left == DUAL_PATH_CAPPED:
+                left = self._crawl(at)
+                if left == DUAL_PATH_CAPPED:
+                    return
+                continue
             if looks < _LOOKS:
-                self._compute_F(far)
+                self._compute_F(at)
             else:
-                self._go_double()
-                far[:] = True
-            self._reach(np.flatnonzero(far).tolist())
-            looks += 1
-        # a solution at which rounding leaves no step is one for which a fit by itself warns, too
-        taken = self.problems.taken
-        return Reached(self.beta[taken], self.F[taken], self.bias.copy(), not self.status.any())
+                self._go_double(at)
+            looks += left == DUAL_PATH_FAR
+            left = self._solve(at, self.steps)
 
-    # ---------------------------------------------------------------- where to begin
-
-    def _begin(self, ratio):
-        """At β, or at β times the ratio of the two C, whichever has the lower objective at the new C."""
-        product = self.linear - self.F
-        linear, quadratic = self._by_pair(np.abs(self.beta)), self._by_pair(self.beta * product)
-        with np.errstate(over="ignore", invalid="ignore"):
-            lower = 0.5 * ratio**2 * quadratic - ratio * linear < 0.5 * quadratic - linear
-        self.rounding[lower] *= ratio
-        far = lower & (self.rounding > _PART * self.options["tol"])
-        for span in compress(self.spans, lower):
-            self.beta[span] *= ratio
-            self.known[span] *= ratio
-        for span in compress(self.spans, lower & ~far):
-            self.F[span] += (1 - ratio) * product[span]
-        if far.any():
-            self._compute_F(far)
-
-    def _is_far(self):
-        """Of each pair whether rounding of the matrix may keep its gap from tol, as β is far from `known`.
-
-        Or whether it did: of a large F float32 tells rates apart no more.
-        """
-        if self.dtype == np.float64:
-            return np.zeros(len(self.spans), bool)
-        sizes, tol = np.sqrt(self._by_pair(np.square(self.beta - self.known))), self.options["tol"]
-        noise = _LARGEST * _ROUNDING * self.gram.entry_size(self.check) * sizes
-        return (noise > tol) | ((self.gap > _TOO_FAR * tol) & (self.status == 0))
-
-    def _set_box(self):
-        """The bounds of β at C."""
-        largest = np.finfo(float).max
-        self.lower = np.maximum(self.C * self.least, -largest)
-        self.upper = np.minimum(self.C * self.most, largest)
-
-    def _go_double(self):
-        """Read from a float64 matrix from now on."""
-        beta = self.beta[self.problems.taken]
-        self._read_from(self.gram.held(self.check, np.dtype(np.float64)))
-        self._set_box()
-        self.beta = self.problems.by_variable(beta)
-        self.known, self.F = self.beta.copy(), self.linear.copy()
-        self._compute_F(np.ones(len(self.spans), bool))
-
-    def _compute_F(self, which):
-        """F from β of some pairs, by kernel values in float64."""
-        problems = self.problems if self.dtype == np.float64 else self.gram.exact(self.pairs.jobs)
-        beta = problems.by_variable(self.beta[self.problems.taken])
-        F = problems.by_variable(self.F[self.problems.taken])
-        linear = problems.by_variable(problems.signs)
-        for index in np.flatnonzero(which):
-            self.check()
-            span = problems.spans[index]
-            used = np.flatnonzero(beta[span])
-            F[span] = linear[span] - problems.rows(index).product(used, beta[span][used])
-            self.known[self.spans[index]] = self.beta[self.spans[index]]
-        self.F = self.problems.by_variable(F[problems.taken])
-        self.rounding[which] = _EPS
-
-    def _by_pair(self, values):
-        """Sums of values by variable."""
-        return np.add.reduceat(values, self.problems.offsets)
-
-    # ---------------------------------------------------------------- solving
-
-    def _reach(self, which):
-        """SMO for a while, Newton steps for the pairs that it leaves, SMO again, and so on ever longer."""
-        spent = steps = _STEPS * max(_LEAST_STEPS, *self.n_train)
-        left = self._solve(which, steps)
-        while left and spent < most_steps(max(self.n_train)):
-            for index in left:
-                self._newton(index, self.n_train[index])
-            left = self._solve(left, steps)
+    def _crawl(self, at):
+        """Newton steps and SMO for a while in turns, ever longer. Returns as `_solve`."""
+        path = self.path
+        beta, F, lower, upper = path.beta[at], path.field[at], path.lower, path.upper
+        # A larger C takes more steps: what was crawled through once is not again.
+        more = face_steps(np.count_nonzero((beta > lower) & (beta < upper)), self.n_train)
+        if not self.crawled and more > max(_LEAST_STEPS, self.n_train):
+            left = self._solve(at, more)
+            if left != DUAL_PATH_CAPPED:
+                return left
+        self.crawled = True
+        left, spent, steps = DUAL_PATH_CAPPED, self.steps, self.steps
+        while left == DUAL_PATH_CAPPED and spent < most_steps(self.n_train):
+            newton_on_faces(path.problem.rows(0), F, beta, lower, upper, self.options["tol"], check=self.check)
+            left = self._solve(at, steps)
             spent += steps
             steps = spent
+        return left
 
-    def _newton(self, index, n):
-        beta, F, lower, upper = (a[self.spans[index]] for a in (self.beta, self.F, self.lower, self.upper))
-        steps = face_steps(np.count_nonzero((beta > lower) & (beta < upper)), n)
-        # A larger C takes more steps: what was crawled through once is not again.
-        if not self.crawled[index] and steps > max(_LEAST_STEPS, n) and not self._solve([index], steps):
-            return
-        self.crawled[index] = True
-        newton_on_faces(self.rows[index], F, beta, lower, upper, self.options["tol"], check=self.check)
+    def _compute_F(self, at):
+        """F of a machine from β, by kernel values in float64."""
+        self.check()
+        path = self.path
+        problem = path.problem if self.dtype == np.float64 else self.gram.exact(self.job)
+        beta = problem.by_variable(path.beta[at, path.problem.taken])
+        used = np.flatnonzero(beta)
+        F = problem.by_variable(problem.signs) - problem.rows(0).product(used, beta[used])
+        path.set_known(at, path.problem.by_variable(F[problem.taken]))
 
-    def _solve(self, which, max_iter):
-        """Solve pairs from β and F. Returns those that were capped."""
-        table = self.problems.solve(
-            self.F, self.lower, self.upper, self.beta, self.F, which=which, start=DUAL_AT_F, max_iter=max_iter,
-            **self.options,
-        )  # fmt: skip
-        self.status[which], self.gap[which], self.bias[which] = table["status"], table["gap"], table["bias"][:, 0]
-        return [index for index, status in zip(which, table["status"], strict=True) if status == _CAPPED]
+    def _go_double(self, at):
+        """Read from a float64 matrix from now on."""
+        problem, self.dtype = self.gram.problem(self.job, self.check, np.dtype(np.float64))
+        self.path = self.path.on(problem, at)
+        self._compute_F(at)

@@ -55,6 +55,40 @@ class ChainTask:
     cells: dict = field(default_factory=dict)
 
 
+@dataclass
+class Reached:
+    """The machines of a fold by C.
+
+    Attributes
+    ----------
+    beta, F : ndarray of shape (n_C, N)
+        β and c − Kβ of the samples of each pair, one pair after another; c is 1, or −1 for the second class.
+    bias : ndarray of shape (n_C, p)
+    converged : ndarray of bool of shape (n_C,)
+    seconds : ndarray of shape (n_C,)
+        That were spent.
+    """
+
+    beta: np.ndarray
+    F: np.ndarray
+    bias: np.ndarray
+    converged: np.ndarray
+    seconds: np.ndarray
+
+    @classmethod
+    def of(cls, paths):
+        """Those of the pairs."""
+        taken = [path.problem.taken for path in paths]
+        return cls(
+            np.concatenate([path.beta[:, some] for path, some in zip(paths, taken, strict=True)], axis=1),
+            np.concatenate([path.field[:, some] for path, some in zip(paths, taken, strict=True)], axis=1),
+            np.stack([path.bias for path in paths], axis=1),
+            # a solution at which rounding leaves no step is one for which a fit by itself warns, too
+            np.all([path.converged for path in paths], axis=0),
+            np.sum([path.seconds for path in paths], axis=0),
+        )
+
+
 class MachinePath:
     """What all machines of a grid share: samples by class, folds, and the kernel matrices.
 
@@ -161,24 +195,24 @@ class MachinePath:
     def _run(self, task, check):
         machine = task.machine
         cache = machine._options(n_rows(self.X))["cache_bytes"]
-        chain = Chain(
-            task.gram, self.pairs, task.weights, tol=float(machine.tol), shrinking=bool(machine.shrinking),
-            cache_bytes=2.0**28 if cache is None else cache, check=check,
-        )  # fmt: skip
-        reached, seconds = [], []
-        for C in sorted(task.cells):
-            start = time.perf_counter()
-            reached.append(chain.advance(float(C)))
-            seconds.append(time.perf_counter() - start)
-            if not np.isfinite(reached[-1].F).all():
-                return None
+        Cs = np.array(sorted(task.cells), dtype=float)
+        chains = [
+            Chain(
+                task.gram, job, task.weights, Cs, tol=float(machine.tol), shrinking=bool(machine.shrinking),
+                cache_bytes=2.0**28 if cache is None else cache, check=check,
+            )
+            for job in self.pairs.jobs
+        ]  # fmt: skip
+        reached = Reached.of([chain.run() for chain in chains])
+        if not np.isfinite(reached.F).all():
+            return None
         train, test = self.splits[task.fold]
         wanted = [test, train] if self.with_train else [test]
-        held = task.gram.held(check, chain.dtype)
+        # of float64 where a chain had to go over to it
+        held = task.gram.held(check, np.result_type(*[chain.dtype for chain in chains]))
         values = [self._decisions(held, reached, self.place[rows], check) for rows in wanted]
         by_C = zip(*values, strict=True)
-        converged = [one.converged for one in reached]
-        return list(zip(sorted(task.cells), seconds, by_C, converged, strict=True))
+        return list(zip(Cs.tolist(), reached.seconds.tolist(), by_C, reached.converged.tolist(), strict=True))
 
     def _decisions(self, held, reached, rows, check):
         """Decisions of some rows (places in class order), a list of (m, p) by C; `held` is the Gram's.
@@ -192,9 +226,9 @@ class MachinePath:
         signs = (first.astype(float) - second)[:, None]
         at = (rows - pairs.offsets[codes]) + (pairs.starts + pairs.sizes[pairs.first] * second.T).T
         at[~(first | second)] = 0
-        values = signs - np.stack([one.F for one in reached])[:, at].swapaxes(0, 1)
+        values = signs - reached.F[:, at].swapaxes(0, 1)
         values *= signs != 0
-        values += np.stack([one.bias for one in reached], axis=1)[:, :, None]
+        values += reached.bias.T[:, :, None]
         wanted = (signs == 0).any(axis=(0, 1))
         if self.labels_only:
             wanted &= ((signs * values > 0).sum(axis=0) < pairs.k - 1).any(axis=0)
@@ -207,7 +241,7 @@ class MachinePath:
         """Add sums over support vectors to values (p, n_C, m): wanted rows, pairs without their class."""
         _, matrix, places = held
         pairs, sets = self.pairs, [job.set for job in self.pairs.jobs]
-        beta = self._by_set([one.beta for one in reached])
+        beta = self._by_set(reached.beta)
         support = np.flatnonzero(beta.any(axis=(0, 1)))
         terms = np.split(support, np.searchsorted(support, pairs.offsets[1:-1]))
         V = [beta[:, :, some].reshape(-1, len(some)) for some in terms]
@@ -219,7 +253,7 @@ class MachinePath:
             for c, coefficients in enumerate(V):
                 K = block[:, places[terms[c]]].astype(np.float64)
                 np.matmul(coefficients, K.T, out=sums[c])
-            sums = sums.reshape(pairs.k, pairs.n_sets, len(reached), -1)
+            sums = sums.reshape(pairs.k, pairs.n_sets, len(reached.beta), -1)
             values[:, :, some] += (sums[pairs.first, sets] + sums[pairs.second, sets]) * (
                 signs[:, :, some] == 0
             )
@@ -231,7 +265,7 @@ class MachinePath:
         for job, parts, start in zip(pairs.jobs, pairs.parts, pairs.starts, strict=True):
             for part in parts:
                 end = start + part.stop - part.start
-                out[job.set, :, part] = [beta[start:end] for beta in betas]
+                out[job.set, :, part] = betas[:, start:end]
                 start = end
         return out
 

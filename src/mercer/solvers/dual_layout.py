@@ -221,8 +221,8 @@ class DualLayout:
         problems = DualProblems(self, jobs)
         beta = np.zeros(problems.size) if start is None else problems.by_variable(start)
         field = np.empty(problems.size) if fields else None
-        begin = _native.DUAL_AT_ZERO if start is None or cancels else _native.DUAL_AT_BETA
-        table = problems.solve(*problems.placed(*box), beta, field, start=begin, **options)
+        started = start is not None and not cancels
+        table = problems.solve(*problems.placed(*box), beta, field, started=started, **options)
         names = ("bias", "least", "most", "objective", "gap", "bound", "n_iter", "status", "n_rows")
         return DualOutcome(
             betas=beta[problems.taken],
@@ -273,6 +273,15 @@ class DualProblems:
         return [slice(start, start + n) for start, n in zip(job["start"], job["length"], strict=True) if n]
 
     @property
+    def entries(self):
+        """What native code reads rows from: the run, or None, the matrix, and the diagonal."""
+        return self._layout.run, self._layout.matrix, self._layout.diagonal
+
+    def jobs(self, times):
+        """A first problem as native code has it, so many times."""
+        return self._table[:1].repeat(times)
+
+    @property
     def spans(self):
         """Of each problem: where its variables are among those of all."""
         return [slice(start, start + n) for start, n in zip(self.offsets, self.lengths, strict=True)]
@@ -290,32 +299,26 @@ class DualProblems:
         return out
 
     def solve(
-        self, linear, lower, upper, beta, field, *, which=None, start=_native.DUAL_AT_ZERO, tol, max_iter,
-        cache_bytes, shrinking, on_step,
-    ):  # fmt: skip
-        """Solve problems, by default all; beta (size,) and field, which may be linear, get the solution.
+        self, linear, lower, upper, beta, field, *, started, tol, max_iter, cache_bytes, shrinking, on_step
+    ):
+        """Solve all problems; beta (size,) and field, unless it is None, get the solution.
 
-        K times the beta that is given is 0, unless `start` is ``_native.DUAL_AT_BETA``, or ``DUAL_AT_F``:
-        then linear is c − Kβ there in place of c, no bound is infinite, and objectives are less that of the
-        start.
+        Unless `started`, K times the beta that is given is 0.
 
         Returns
         -------
         ndarray of `_native.DUAL_JOB`
             Results of the problems.
         """
-        layout = self._layout
-        lengths, table = self.lengths, self._table
-        if which is not None:
-            lengths, table = lengths[which], table[which]
+        lengths = self.lengths
         # the long ones first, so that threads end together
         order = np.argsort(-lengths, kind="stable")
-        table = table[order]
-        table["started"] = start
-        threads = 1 if (lengths * lengths).sum() < _PARALLEL_FROM else layout.samples.n_threads
+        table = self._table[order]
+        table["started"] = started
+        threads = 1 if (lengths * lengths).sum() < _PARALLEL_FROM else self._layout.samples.n_threads
         _native.dual(
-            layout.run, layout.matrix, layout.diagonal, linear, lower, upper, table, beta, field,
-            tol, max_iter, cache_bytes, shrinking, on_step, threads,
+            *self.entries, linear, lower, upper, table, beta, field, tol, max_iter, cache_bytes, shrinking, on_step,
+            threads,
         )  # fmt: skip
         found = np.empty_like(table)
         found[order] = table
