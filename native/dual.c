@@ -153,8 +153,9 @@ static void look_closely(Smo *smo)
             const ptrdiff_t v = smo->variable[k];
             if (v < 0)
                 continue;
-            found->most = fmax(found->most, smo->F[k] + smo_up(smo, v));
-            found->least = fmin(found->least, smo->F[k] + smo_down(smo, v));
+            const double up = smo->F[k] + smo_up(smo, v), down = smo->F[k] + smo_down(smo, v);
+            found->most = up > found->most ? up : found->most;
+            found->least = down < found->least ? down : found->least;
         }
     }
 }
@@ -387,12 +388,12 @@ static void snap(Smo *smo)
     const double most = SNAP_TOL * smo->dual->tol / fmax(smo->dual->scale, 0);
     for (ptrdiff_t k = 0; k < smo->n; k++) {
         const ptrdiff_t v = smo->variable[k];
-        if (v < 0)
+        if (v < 0 || smo->beta[v] == smo->lower[v] || smo->beta[v] == smo->upper[v])
             continue;
         const double stops[] = {smo->lower[v], smo->upper[v], smo->job->epsilon > 0 ? 0 : smo->lower[v]};
         const double beta = smo->beta[v], width = smo->upper[v] - smo->lower[v];
         double near = fmin(1e-12 * fmin(largest, width), most);
-        for (int s = 0; s < 3; s++) /* to the nearest: what is at one stays there */
+        for (int s = 0; s < 3; s++) /* to the nearest */
             if (fabs(beta - stops[s]) <= near) {
                 near = fabs(beta - stops[s]);
                 smo->beta[v] = stops[s];

@@ -41,9 +41,11 @@ static void set_box(MercerDualPath *path)
     const double C = path->C[path->at];
     double *beta = path->beta + path->at * path->size;
     for (ptrdiff_t v = 0; v < path->size; v++) {
-        path->lower[v] = fmax(C * path->least[v], -DBL_MAX);
-        path->upper[v] = fmin(C * path->most[v], DBL_MAX);
-        beta[v] = fmin(fmax(beta[v], path->lower[v]), path->upper[v]); /* where it is but for rounding */
+        const double low = C * path->least[v], high = C * path->most[v];
+        path->lower[v] = low < -DBL_MAX ? -DBL_MAX : low;
+        path->upper[v] = high > DBL_MAX ? DBL_MAX : high;
+        beta[v] = beta[v] < path->lower[v] ? path->lower[v] : beta[v]; /* where it is but for rounding */
+        beta[v] = beta[v] > path->upper[v] ? path->upper[v] : beta[v];
     }
 }
 

@@ -382,14 +382,15 @@ def _enter(search, path, task, steps):
         )
         for rows in wanted
     ]
-    for C, spent, values, _ in steps:
-        begin, told = time.perf_counter(), []
-        for part, decisions in zip(parts, values, strict=True):
-            give(decisions.astype(dtype, copy=False))
-            told.append(scores.decided(machine, *part))
-        (scored, error), *of_train = told
-        outcome = Outcome(scored, test_error=error, fit_time=spent)
-        outcome.score_time = time.perf_counter() - begin
+    begin = time.perf_counter()
+    by_part = zip(*(values for _, _, values, _ in steps), strict=True)
+    told = [
+        scores.decided_each(machine, give, [one.astype(dtype, copy=False) for one in decisions], *part)
+        for part, decisions in zip(parts, by_part, strict=True)
+    ]
+    score_time = (time.perf_counter() - begin) / len(steps)
+    for (C, spent, *_), (scored, error), *of_train in zip(steps, *told, strict=True):
+        outcome = Outcome(scored, test_error=error, fit_time=spent, score_time=score_time)
         if of_train:
             ((outcome.train, outcome.train_error),) = of_train
         for index in task.cells[C]:

@@ -204,6 +204,20 @@ class Scores:
             return lambda error: np.nan
         return None
 
+    def decided_each(self, machine, give, decisions, X, y, weights):
+        """Scores and errors of a machine of `decided` by one set of decisions after another."""
+        if self.tells_error(machine):
+            give(np.concatenate(decisions))
+            labels = _predicted(machine, np.arange(len(decisions) * len(y)))
+            if labels is not None:
+                shares = [_share_right(some, y, weights) for some in labels.reshape(len(decisions), -1)]
+                return [({"score": share}, 1.0 - share) for share in shares]
+        told = []
+        for values in decisions:
+            give(values)
+            told.append(self.decided(machine, X, y, weights))
+        return told
+
     def decided(self, machine, X, y, weights):
         """Scores and error of predictions that are at hand, or cheap."""
         predicted = _predicted(machine, X)

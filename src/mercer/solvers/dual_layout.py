@@ -299,7 +299,7 @@ class DualProblems:
         return out
 
     def solve(
-        self, linear, lower, upper, beta, field, *, started, tol, max_iter, cache_bytes, shrinking, on_step
+        self, linear, lower, upper, beta, field, *, started=False, tol, max_iter, cache_bytes, shrinking, on_step
     ):
         """Solve all problems; beta (size,) and field, unless it is None, get the solution.
 
