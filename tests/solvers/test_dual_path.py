@@ -1,4 +1,4 @@
-"""Problems of the dual solver for boxes that grow: each as it is by itself, and left where SMO alone stops short."""
+"""Duals for boxes that grow: each as it is by itself, and left where SMO alone stops short."""
 
 import numpy as np
 import pytest

@@ -239,7 +239,7 @@ class Chain:
 
     def _crawl(self, at):
         """Newton steps and SMO for a while in turns, ever longer. Returns as `_solve`."""
-        path = self.path
+        path, rows = self.path, self.path.problem.rows(0)
         beta, F, lower, upper = path.beta[at], path.field[at], path.lower, path.upper
         # A larger C takes more steps: what was crawled through once is not again.
         more = face_steps(np.count_nonzero((beta > lower) & (beta < upper)), self.n_train)
@@ -250,7 +250,7 @@ class Chain:
         self.crawled = True
         left, spent, steps = DUAL_PATH_CAPPED, self.steps, self.steps
         while left == DUAL_PATH_CAPPED and spent < most_steps(self.n_train):
-            newton_on_faces(path.problem.rows(0), F, beta, lower, upper, self.options["tol"], check=self.check)
+            newton_on_faces(rows, F, beta, lower, upper, self.options["tol"], check=self.check)
             left = self._solve(at, steps)
             spent += steps
             steps = spent

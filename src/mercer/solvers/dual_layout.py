@@ -299,8 +299,9 @@ class DualProblems:
         return out
 
     def solve(
-        self, linear, lower, upper, beta, field, *, started=False, tol, max_iter, cache_bytes, shrinking, on_step
-    ):
+        self, linear, lower, upper, beta, field, *, started=False, tol, max_iter, cache_bytes, shrinking,
+        on_step,
+    ):  # fmt: skip
         """Solve all problems; beta (size,) and field, unless it is None, get the solution.
 
         Unless `started`, K times the beta that is given is 0.
@@ -317,8 +318,8 @@ class DualProblems:
         table["started"] = started
         threads = 1 if (lengths * lengths).sum() < _PARALLEL_FROM else self._layout.samples.n_threads
         _native.dual(
-            *self.entries, linear, lower, upper, table, beta, field, tol, max_iter, cache_bytes, shrinking, on_step,
-            threads,
+            *self.entries, linear, lower, upper, table, beta, field, tol, max_iter, cache_bytes, shrinking,
+            on_step, threads,
         )  # fmt: skip
         found = np.empty_like(table)
         found[order] = table
