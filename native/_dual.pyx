@@ -366,8 +366,8 @@ def solve(
     cdef double[::1] field_memory
     cdef ptrdiff_t n_jobs = len(jobs)
     cdef int status
-    solver.dual.linear, solver.dual.lower, solver.dual.upper = _doubles(linear), _doubles(lower), _doubles(upper)
-    solver.dual.beta, solver.dual.field = _written(beta), NULL
+    solver.dual.linear, solver.dual.beta, solver.dual.field = _doubles(linear), _written(beta), NULL
+    solver.dual.lower, solver.dual.upper = _doubles(lower), _doubles(upper)
     if field is not None:
         field_memory = field
         solver.dual.field = _written(field_memory)
