@@ -25,7 +25,9 @@ static int begin(const MercerDual *dual, MercerDualPath *path)
         linear += path->linear[v] * beta[v];
         quadratic += beta[v] * (path->linear[v] - F[v]);
     }
-    if (!(0.5 * ratio * ratio * quadratic - ratio * linear < 0.5 * quadratic - linear))
+    /* of a small K β little or nothing but rounding may be left in F */
+    const double most = quadratic + path->rounding * linear;
+    if (!(0.5 * ratio * ratio * most - ratio * linear < 0.5 * quadratic - linear))
         return DUAL_PATH_ENDED;
     for (ptrdiff_t v = 0; v < n; v++) {
         beta[v] *= ratio;

@@ -66,6 +66,16 @@ def test_every_machine_is_at_its_optimum(dtype, held, rng):
         assert objectives[0] == pytest.approx(objectives[1], rel=10 * tol)
 
 
+def test_of_a_tiny_C_little_is_known_of_a_huge_one(rng):
+    # c is all of F, in which K β is lost: β times the ratio of both C seems to lower the objective without end
+    X, c = rng.normal(size=(40, 4)), np.repeat([1.0, -1.0], 20)
+    _, problem = problem_of(RBF(0.3), X, 20)
+    path = DualPath(problem, np.ones(40), np.array([1e-100, 1e16]), 0.0)
+    assert go(path) == (2, DUAL_PATH_ENDED)
+    for at in range(2):
+        check(path, at, RBF(0.3)(X), c, np.ones(40), 1e-6, 1e-9)
+
+
 @pytest.mark.parametrize("seed", [0, 2])
 def test_many_steps_leave_gradients_those_of_beta(seed):
     # tens of thousands of a matrix of little rank: F is computed again from β's change
