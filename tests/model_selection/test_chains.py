@@ -114,6 +114,20 @@ def test_problems_that_crawl_go_on(with_faces, rng, monkeypatch):
     np.testing.assert_allclose(splits_of(search), by_fits(search, X, y), rtol=1e-2, atol=1e-2)
 
 
+def test_fit_times_have_those_of_newton_steps(rng, monkeypatch):
+    newton = _chains.newton_on_faces
+
+    def slowly(*args, **options):
+        time.sleep(0.05)
+        return newton(*args, **options)
+
+    monkeypatch.setattr(_chains, "newton_on_faces", slowly)
+    X, y = rng.normal(size=(150, 4)), rng.integers(0, 2, 150)
+    search = PathCV(SVC(), Cs=[1e-3, 1e6], gammas=[0.05], cv=3, refit=False).fit(X, y)
+    short, long = search.cv_results_["mean_fit_time"]
+    assert short < 0.05 < long
+
+
 @pytest.mark.parametrize("gammas", [["scale"], [0.1, 0.2, 0.3, 0.4, 0.5]])
 def test_few_matrices_are_there_at_a_time(gammas, monkeypatch):
     X, y = load_breast_cancer(return_X_y=True)

@@ -8,6 +8,7 @@ alone, or float32, does not bring to tol is seen to here.
 """
 
 import threading
+import time
 from itertools import combinations
 
 import numpy as np
@@ -213,7 +214,9 @@ class Chain:
         while at < end:
             at, left = self.path.go_on(at, end, begun=False, max_iter=self.steps, **self.options)
             if left != DUAL_PATH_ENDED:
+                begun, spent = time.perf_counter(), self.path.seconds[at]
                 self._see_to(at, left)
+                self.path.seconds[at] = spent + time.perf_counter() - begun
                 at += 1
         return self.path
 
