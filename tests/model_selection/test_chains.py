@@ -114,6 +114,15 @@ def test_problems_that_crawl_go_on(with_faces, rng, monkeypatch):
     np.testing.assert_allclose(splits_of(search), by_fits(search, X, y), rtol=1e-2, atol=1e-2)
 
 
+def test_a_tol_at_which_nothing_moves_leaves_no_support(rng, monkeypatch):
+    X, y = rng.normal(size=(60, 4)), np.arange(60) % 3
+    search = PathCV(SVC(tol=3.0), Cs=[1.0, 10.0], cv=3, scoring=mean_decision(), refit=False)
+    with monkeypatch.context() as patch:
+        refuse_fits(patch)
+        search.fit(X, y)
+    np.testing.assert_array_equal(splits_of(search), by_fits(search, X, y))
+
+
 def test_fit_times_have_those_of_newton_steps(rng, monkeypatch):
     newton = _chains.newton_on_faces
 

@@ -244,7 +244,7 @@ class MachinePath:
         beta = self._by_set(reached.beta)
         support = np.flatnonzero(beta.any(axis=(0, 1)))
         terms = np.split(support, np.searchsorted(support, pairs.offsets[1:-1]))
-        V = [beta[:, :, some].reshape(-1, len(some)) for some in terms]
+        V = [np.concatenate(beta[:, :, some]) for some in terms]
         for start in range(0, len(wanted), _CHUNK):
             check()
             some = wanted[start : start + _CHUNK]
