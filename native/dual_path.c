@@ -1,6 +1,5 @@
 /* The machines of one problem along C: each begins at the one before, and reads the rows that caches still hold. What SMO
  * alone, or float32, does not bring to tol is left to whoever called, who may go on from there. */
-#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -43,9 +42,8 @@ static void set_box(MercerDualPath *path)
     const double C = path->C[path->at];
     double *beta = path->beta + path->at * path->size;
     for (ptrdiff_t v = 0; v < path->size; v++) {
-        const double low = C * path->least[v], high = C * path->most[v];
-        path->lower[v] = low < -DBL_MAX ? -DBL_MAX : low;
-        path->upper[v] = high > DBL_MAX ? DBL_MAX : high;
+        path->lower[v] = C * path->least[v];
+        path->upper[v] = C * path->most[v];
         beta[v] = beta[v] < path->lower[v] ? path->lower[v] : beta[v]; /* where it is but for rounding */
         beta[v] = beta[v] > path->upper[v] ? path->upper[v] : beta[v];
     }

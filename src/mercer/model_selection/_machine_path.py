@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import _safe_split
 from .._arrays import available_memory
 from .._threads import one_blas_thread
 from ..estimators._base import same_parameters
+from ..estimators._svm import in_range
 from ..estimators.svm import SVC
 from ..kernels.prepared import n_rows, take_rows
 from ._chains import Chain, Gram, Pairs
@@ -196,6 +197,8 @@ class MachinePath:
         machine = task.machine
         cache = machine._options(n_rows(self.X))["cache_bytes"]
         Cs = np.array(sorted(task.cells), dtype=float)
+        for C in Cs[[0, -1]]:
+            in_range(C, task.weights[task.weights > 0], "C times sample_weight times class_weight")
         chains = [
             Chain(
                 task.gram, job, task.weights, Cs, tol=float(machine.tol), shrinking=bool(machine.shrinking),
