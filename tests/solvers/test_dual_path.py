@@ -67,7 +67,7 @@ def test_every_machine_is_at_its_optimum(dtype, held, rng):
 
 
 def test_of_a_tiny_C_little_is_known_of_a_huge_one(rng):
-    # c is all of F, in which K β is lost: β times the ratio of both C seems to lower the objective without end
+    # F is c, in which K β is lost: β times the ratio of both C seems to lower the objective without end
     X, c = rng.normal(size=(40, 4)), np.repeat([1.0, -1.0], 20)
     _, problem = problem_of(RBF(0.3), X, 20)
     path = DualPath(problem, np.ones(40), np.array([1e-100, 1e16]), 0.0)
