@@ -556,3 +556,22 @@ def test_coef_of_the_linear_kernel(kind, rng):
         X @ model.coef_[0] + model.intercept_, decision(model, X), rtol=1e-6, atol=1e-8
     )
     assert not hasattr(Problem(kind, "rbf", X, y, np.ones(20)).fit(), "coef_")
+
+
+def cube(X, Z):
+    return (1 + 0.1 * X.astype(np.float64) @ Z.T) ** 3
+
+
+@pytest.mark.parametrize("machine", [SVC, SVR, OneClassSVM])
+@pytest.mark.parametrize("kernel", [Polynomial(3, gamma=0.1, coef0=1.0), cube])
+def test_decisions_of_float32_rows_have_their_digits_where_terms_cancel(machine, kernel, rng):
+    # rounded kernel values of up to 1e8 put off sums of their hundreds by whole numbers
+    X = (30 * (rng.normal(size=(120, 3)) + 1)).astype(np.float32)
+    y = (X[:, 0] + 9 * rng.normal(size=120) > 30).astype(int)
+    model = machine(kernel=kernel, **({} if machine is OneClassSVM else {"C": 1e-3})).fit(X, y)
+    double, sign = X.astype(np.float64), -1 if machine is SVC else 1
+    K = kernel(double, double[model.support_])
+    expected = sign * (K @ model._dual_coef_[0] + model._intercept_[0])
+    predict = model.predict if machine is SVR else model.decision_function
+    assert predict(X).dtype == np.float32
+    np.testing.assert_allclose(predict(X), expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())

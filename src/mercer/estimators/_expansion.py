@@ -7,6 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from .. import _native
+from .._arrays import as_double
 from ..gram import Gram
 from ..kernels.prepared import cast_side, centres, n_rows, sides, single_side, take_rows
 from ..kernels.program import Side
@@ -59,7 +60,7 @@ class Expansion:
     # ---------------------------------------------------------------- values
 
     def __call__(self, X, coefficients, n_threads=None):
-        """The sums, float64 of shape (n_groups, m, p), from kernel values in the samples' precision.
+        """The sums, of shape (n_groups, m, p), in float64, whatever the samples are: terms may cancel.
 
         Parameters
         ----------
@@ -76,16 +77,15 @@ class Expansion:
         if not len(V) or not out.size:
             return out
         if self.has_single:
-            X, dtype = self._stored(X), self._common(X)
-            side, bounds, places = self._right(dtype)
-            left = cast_side(self._left(X), dtype)
+            side, bounds, places = self._right()
+            left = cast_side(self._left(self._stored(X)), np.dtype(np.float64))
             V = _placed(V, places, bounds)
             return _native.matmul_parts(self.program, left, side, V, bounds, None, n_threads)
         ends = np.cumsum(self.counts)
         for group, (start, end) in enumerate(zip(ends - self.counts, ends, strict=True)):
             if end > start:
-                Z = take_rows(self.samples, slice(start, end))
-                out[group] = Gram(self.kernel, X, Z, n_threads=n_threads) @ V[start:end]
+                Z = _widened(take_rows(self.samples, slice(start, end)))
+                out[group] = Gram(self.kernel, _widened(X), Z, n_threads=n_threads) @ V[start:end]
         return out
 
     def single(self, X, coefficients, n_threads=None):
@@ -106,7 +106,7 @@ class Expansion:
 
         Or None where an entry leaves float32's range.
         """
-        side, bounds, places = self._right(np.dtype(np.float32), rounded=True)
+        side, bounds, places = self._right(rounded=True)
         with np.errstate(over="ignore", invalid="ignore"):
             exact = self._left(self._stored(X))
             left = self._rounded(exact)
@@ -144,7 +144,7 @@ class Expansion:
 
     def _errors(self, exact, left, n_threads):
         """By how much float32 values are off, and would be off if they were only rounded: (q, n_terms)."""
-        side, bounds, places = self._right(np.dtype(np.float32), rounded=True)
+        side, bounds, places = self._right(rounded=True)
         K, K32 = np.empty((left.n, self.n_terms)), np.empty((left.n, bounds[-1]), np.float32)
         right = cast_side(self._left(self.samples), np.float64)
         _native.gram(self.program, cast_side(exact, np.float64), right, K, n_threads=n_threads)
@@ -163,14 +163,10 @@ class Expansion:
         """The features of new samples, or of terms: each view reads one side by itself."""
         return sides(self.program, X)[0]
 
-    def _common(self, X):
-        single = getattr(X, "dtype", None) == np.float32 and self.samples.dtype == np.float32
-        return np.dtype(np.float32 if single else np.float64)
-
-    def _right(self, dtype, rounded=False):
+    def _right(self, rounded=False):
         """Terms with each group at a multiple of the panel width, the groups' bounds, and terms' places."""
-        key = dtype.char, rounded
-        if key not in self._sides:
+        dtype = np.dtype(np.float32 if rounded else np.float64)
+        if dtype not in self._sides:
             unit = _native.dual_units(dtype)[0]
             lengths = [-(-count // unit) * unit for count in self.counts]
             bounds = np.concatenate([[0], np.cumsum(lengths)])
@@ -182,8 +178,8 @@ class Expansion:
             places = [at + np.arange(count) for at, count in zip(bounds, self.counts, strict=False)]
             side = self._left(take_rows(self.samples, np.concatenate(order)))
             side = self._rounded(side) if rounded else cast_side(side, dtype)
-            self._sides[key] = side, bounds, np.concatenate(places)
-        return self._sides[key]
+            self._sides[dtype] = side, bounds, np.concatenate(places)
+        return self._sides[dtype]
 
     def _centres(self):
         if "centres" not in self._sides:
@@ -194,6 +190,11 @@ class Expansion:
 
     def _rounded(self, side):
         return single_side(self.program, side, self._centres())
+
+
+def _widened(X):
+    """float32 samples in float64, others as they are."""
+    return as_double(X) if getattr(X, "dtype", None) == np.float32 else X
 
 
 def _placed(V, places, bounds):
