@@ -101,7 +101,7 @@ class Gram:
     Attributes
     ----------
     users : int
-        Chains that are still to be solved with it.
+        Tasks that are still to be done with it.
     """
 
     def __init__(self, kernel, X, groups, tol, *, room, n_threads):
@@ -146,9 +146,9 @@ class Gram:
         return self.dtype
 
     def problem(self, job, check, dtype=None):
-        """One problem over the matrix, as `DualProblems`, and the dtype."""
+        """One problem over the matrix, as `DualProblems`."""
         samples, matrix, _ = self.held(check, dtype)
-        return samples.problems([job], matrix.dtype), matrix.dtype
+        return samples.problems([job], matrix.dtype)
 
     def exact(self, job):
         """One problem whose rows are computed when they are asked for, in float64."""
@@ -187,19 +187,17 @@ class Chain:
 
     Attributes
     ----------
-    dtype : dtype
-        Of the rows, at last.
     path : DualPath
     """
 
     def __init__(self, gram, job, weights, Cs, *, tol, shrinking, cache_bytes, check):
         self.gram, self.job, self.check = gram, job, check
         self.options = {"tol": tol, "shrinking": shrinking, "cache_bytes": cache_bytes, "on_step": check}
-        problem, self.dtype = gram.problem(job, check)
+        problem = gram.problem(job, check)
         weights = weights[problem.samples]
         self.n_train = int(np.count_nonzero(weights))
         self.steps = _STEPS * max(_LEAST_STEPS, self.n_train)
-        noise = _LARGEST * _ROUNDING * gram.entry_size(check) if self.dtype == np.float32 else 0.0
+        noise = _LARGEST * _ROUNDING * gram.entry_size(check) if problem.dtype == np.float32 else 0.0
         self.path = DualPath(problem, weights, Cs, noise)
         self.crawled = False
 
@@ -263,7 +261,7 @@ class Chain:
         """F of a machine from β, by kernel values in float64."""
         self.check()
         path = self.path
-        problem = path.problem if self.dtype == np.float64 else self.gram.exact(self.job)
+        problem = path.problem if path.problem.dtype == np.float64 else self.gram.exact(self.job)
         beta = problem.by_variable(path.beta[at, path.problem.taken])
         used = np.flatnonzero(beta)
         F = problem.by_variable(problem.signs) - problem.rows(0).product(used, beta[used])
@@ -271,6 +269,5 @@ class Chain:
 
     def _go_double(self, at):
         """Read from a float64 matrix from now on."""
-        problem, self.dtype = self.gram.problem(self.job, self.check, np.dtype(np.float64))
-        self.path = self.path.on(problem, at)
+        self.path = self.path.on(self.gram.problem(self.job, self.check, np.dtype(np.float64)), at)
         self._compute_F(at)

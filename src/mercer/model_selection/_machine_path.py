@@ -68,6 +68,8 @@ class Reached:
     converged : ndarray of bool of shape (n_C,)
     seconds : ndarray of shape (n_C,)
         That were spent.
+    dtype : dtype
+        Of the rows: float64 where a pair had to go over to it.
     """
 
     beta: np.ndarray
@@ -75,18 +77,25 @@ class Reached:
     bias: np.ndarray
     converged: np.ndarray
     seconds: np.ndarray
+    dtype: np.dtype
 
     @classmethod
     def of(cls, paths):
-        """Those of the pairs."""
-        taken = [path.problem.taken for path in paths]
+        """Those of the pairs, of which each may be gone when the next one comes."""
+        kept, dtypes = [], []
+        for path in paths:
+            taken = path.problem.taken
+            kept.append((path.beta[:, taken], path.field[:, taken], path.bias, path.converged, path.seconds))
+            dtypes.append(path.problem.dtype)
+        betas, fields, biases, converged, seconds = zip(*kept, strict=True)
         return cls(
-            np.concatenate([path.beta[:, some] for path, some in zip(paths, taken, strict=True)], axis=1),
-            np.concatenate([path.field[:, some] for path, some in zip(paths, taken, strict=True)], axis=1),
-            np.stack([path.bias for path in paths], axis=1),
+            np.concatenate(betas, axis=1),
+            np.concatenate(fields, axis=1),
+            np.stack(biases, axis=1),
             # a solution at which rounding leaves no step is one for which a fit by itself warns, too
-            np.all([path.converged for path in paths], axis=0),
-            np.sum([path.seconds for path in paths], axis=0),
+            np.all(converged, axis=0),
+            np.sum(seconds, axis=0),
+            np.result_type(*dtypes),
         )
 
 
@@ -199,20 +208,19 @@ class MachinePath:
         Cs = np.array(sorted(task.cells), dtype=float)
         for C in Cs[[0, -1]]:
             in_range(C, task.weights[task.weights > 0], "C times sample_weight times class_weight")
-        chains = [
+        chains = (
             Chain(
                 task.gram, job, task.weights, Cs, tol=float(machine.tol), shrinking=bool(machine.shrinking),
                 cache_bytes=2.0**28 if cache is None else cache, check=check,
             )
             for job in self.pairs.jobs
-        ]  # fmt: skip
-        reached = Reached.of([chain.run() for chain in chains])
+        )  # fmt: skip
+        reached = Reached.of(chain.run() for chain in chains)
         if not np.isfinite(reached.F).all():
             return None
         train, test = self.splits[task.fold]
         wanted = [test, train] if self.with_train else [test]
-        # of float64 where a chain had to go over to it
-        held = task.gram.held(check, np.result_type(*[chain.dtype for chain in chains]))
+        held = task.gram.held(check, reached.dtype)
         values = [self._decisions(held, reached, self.place[rows], check) for rows in wanted]
         by_C = zip(*values, strict=True)
         return list(zip(Cs.tolist(), reached.seconds.tolist(), by_C, reached.converged.tolist(), strict=True))

@@ -273,6 +273,11 @@ class DualProblems:
         return [slice(start, start + n) for start, n in zip(job["start"], job["length"], strict=True) if n]
 
     @property
+    def dtype(self):
+        """Of the rows."""
+        return self._layout.dtype
+
+    @property
     def entries(self):
         """What native code reads rows from: the run, or None, the matrix, and the diagonal."""
         return self._layout.run, self._layout.matrix, self._layout.diagonal

@@ -46,7 +46,8 @@ class DualPath:
     """
 
     def __init__(self, problem, weights, C, noise):
-        self.problem, self.C, self.noise, self.rounding = problem, C, noise, _EPS
+        self.problem, self.weights, self.C = problem, weights, C
+        self.noise, self.rounding = noise, _EPS
         most = problem.signs * weights
         self.linear = problem.by_variable(problem.signs)
         self.least = problem.by_variable(np.minimum(most, 0.0))
@@ -70,13 +71,10 @@ class DualPath:
 
     def on(self, problem, at):
         """The same over other rows, whose F is exact: as it is up to one C, at which F is to be known."""
-        other = DualPath(problem, 0.0, self.C, 0.0)
-        taken = self.problem.taken
-        for name in ("linear", "least", "most", "lower", "upper"):
-            setattr(other, name, problem.by_variable(getattr(self, name)[taken]))
-        for name in ("beta", "field"):
-            for row in range(at + 1):
-                getattr(other, name)[row] = problem.by_variable(getattr(self, name)[row, taken])
+        other = DualPath(problem, self.weights, self.C, 0.0)
+        here, there = slice(at + 1), self.problem.taken
+        other.beta[here, problem.taken] = self.beta[here, there]
+        other.field[here, problem.taken] = self.field[here, there]
         other.jobs[["status", "bias"]] = self.jobs[["status", "bias"]]
         other.seconds = self.seconds
         return other
