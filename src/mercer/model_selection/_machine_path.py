@@ -81,7 +81,7 @@ class Reached:
 
     @classmethod
     def of(cls, paths):
-        """Those of the pairs, of which each may be gone when the next one comes."""
+        """Those of the pairs."""
         kept, dtypes = [], []
         for path in paths:
             taken = path.problem.taken
@@ -215,7 +215,7 @@ class MachinePath:
             )
             for job in self.pairs.jobs
         )  # fmt: skip
-        reached = Reached.of(chain.run() for chain in chains)
+        reached = Reached.of([chain.run() for chain in chains])
         if not np.isfinite(reached.F).all():
             return None
         train, test = self.splits[task.fold]
