@@ -84,7 +84,6 @@ void smo_release(Smo *smo)
 static void place_all(Smo *smo)
 {
     const DualRows *rows = &smo->rows;
-    const size_t element = smo->dual->table->element;
     smo->n = rows->n;
     smo->n_parts = smo->job->separate ? 2 : 1;
     smo->begin[0] = 0;
@@ -101,11 +100,7 @@ static void place_all(Smo *smo)
         const ptrdiff_t v = smo->variable[k];
         smo_set_moves(smo, k);
         smo->F[k] = v < 0 ? 0 : smo->all_F[v];
-        if (v < 0)
-            memset(smo->diagonal + (size_t)k * element, 0, element);
-        else
-            memcpy(smo->diagonal + (size_t)k * element,
-                   (const char *)smo->dual->diagonal + (size_t)dual_layout(smo->job, v) * element, element);
+        smo_set(smo, smo->diagonal, k, v < 0 ? 0 : smo_element(smo, smo->dual->diagonal, dual_layout(smo->job, v)));
     }
     smo->n_epochs = 0;
 }
@@ -190,12 +185,11 @@ static int settled(const Smo *smo, ptrdiff_t k, const MercerExtremes *found)
 
 static void move_position(Smo *smo, ptrdiff_t to, ptrdiff_t from)
 {
-    const size_t element = smo->dual->table->element;
     smo->variable[to] = smo->variable[from];
     smo->F[to] = smo->F[from];
-    memmove(smo->up + (size_t)to * element, smo->up + (size_t)from * element, element);
-    memmove(smo->down + (size_t)to * element, smo->down + (size_t)from * element, element);
-    memmove(smo->diagonal + (size_t)to * element, smo->diagonal + (size_t)from * element, element);
+    smo_set(smo, smo->up, to, smo_element(smo, smo->up, from));
+    smo_set(smo, smo->down, to, smo_element(smo, smo->down, from));
+    smo_set(smo, smo->diagonal, to, smo_element(smo, smo->diagonal, from));
 }
 
 /* Which positions stay, each part padded with −1; returns their number. */
@@ -215,6 +209,30 @@ static ptrdiff_t choose_kept(const Smo *smo, int32_t *kept, ptrdiff_t begin[3])
     return n;
 }
 
+static void take_F(Smo *smo)
+{
+    for (ptrdiff_t k = 0; k < smo->n; k++)
+        if (smo->variable[k] >= 0)
+            smo->all_F[smo->variable[k]] = smo->F[k];
+}
+
+/* F and β as they are, of an epoch that begins. */
+static int take_snapshot(Smo *smo)
+{
+    if ((smo->n_epochs + 1) * smo->size > smo->snapshot_room) { /* the last problem may have been a smaller one */
+        const ptrdiff_t room = (smo->n_epochs + 8) * smo->size;
+        double *more = realloc(smo->snapshots, (size_t)room * sizeof(double));
+        if (!more)
+            return MERCER_NO_MEMORY;
+        smo->snapshots = more;
+        smo->snapshot_room = room;
+    }
+    memcpy(smo->snapshots + smo->n_epochs * smo->size, smo->beta, (size_t)smo->size * sizeof(double));
+    take_F(smo);
+    smo->n_epochs++;
+    return MERCER_OK;
+}
+
 int smo_shrink(Smo *smo)
 {
     int32_t *kept = malloc((size_t)(smo->n + 4 * smo->dual->table->smo_step) * sizeof(int32_t));
@@ -228,27 +246,19 @@ int smo_shrink(Smo *smo)
         free(kept);
         return MERCER_OK;
     }
-    if ((smo->n_epochs + 1) * smo->size > smo->snapshot_room) { /* the last problem may have been a smaller one */
-        const ptrdiff_t room = (smo->n_epochs + 8) * smo->size;
-        double *more = realloc(smo->snapshots, (size_t)room * sizeof(double));
-        if (!more) {
-            free(kept);
-            return MERCER_NO_MEMORY;
-        }
-        smo->snapshots = more;
-        smo->snapshot_room = room;
+    /* reading a row of a matrix costs the same for all who left as for some: all count from the first removal */
+    if ((smo->dual->run || !smo->n_epochs) && take_snapshot(smo)) {
+        free(kept);
+        return MERCER_NO_MEMORY;
     }
-    memcpy(smo->snapshots + smo->n_epochs * smo->size, smo->beta, (size_t)smo->size * sizeof(double));
     const int failed = dual_rows_shrink(&smo->rows, smo->variable, kept, n);
-    for (ptrdiff_t k = 0, next = 0; k < smo->n; k++) { /* what leaves keeps its F */
+    for (ptrdiff_t k = 0, next = 0; k < smo->n; k++) {
         while (next < n && kept[next] < 0)
             next++;
         if (next < n && kept[next] == k)
             next++;
-        else if (smo->variable[k] >= 0) {
-            smo->all_F[smo->variable[k]] = smo->F[k];
-            smo->epoch[smo->variable[k]] = (int32_t)smo->n_epochs;
-        }
+        else if (smo->variable[k] >= 0)
+            smo->epoch[smo->variable[k]] = (int32_t)smo->n_epochs - 1;
     }
     for (ptrdiff_t k = 0; k < n; k++) {
         if (kept[k] >= 0) {
@@ -262,16 +272,8 @@ int smo_shrink(Smo *smo)
     }
     memcpy(smo->begin, begin, sizeof begin);
     smo->n = n;
-    smo->n_epochs++;
     free(kept);
     return failed;
-}
-
-static void take_F(Smo *smo)
-{
-    for (ptrdiff_t k = 0; k < smo->n; k++)
-        if (smo->variable[k] >= 0)
-            smo->all_F[smo->variable[k]] = smo->F[k];
 }
 
 int smo_gather_F(Smo *smo)
