@@ -17,7 +17,9 @@ cdef extern from "mercer.h" nogil:
 
     ctypedef struct MercerTable:
         ptrdiff_t panel_width, smo_step
-        void (*smo_add)(ptrdiff_t n, double *F, const void *row, double a) noexcept nogil
+        void (*smo_add)(
+            ptrdiff_t n, double *F, ptrdiff_t n_rows, const void *rows, ptrdiff_t ld, const int32_t *places, const double *a
+        ) noexcept nogil
 
     const MercerTable *mercer_table(int is_float32) noexcept
     int mercer_openmp() noexcept
@@ -264,22 +266,18 @@ def fill(
             at += 1
 
 
-# Columns of which sums stay in the nearest cache while rows pass by; a multiple of any step.
-cdef enum:
-    COLUMNS = 1024
-
 ctypedef fused Entry:
     float
     double
 
 
-def square(const Entry[:, :] matrix, const int32_t[::1] places, double[::1, :] out):
-    """Write the entries of a symmetric matrix among some places."""
-    cdef ptrdiff_t i, j, n = len(places)
+def entries(const Entry[:, :] matrix, const int32_t[::1] rows, const int32_t[::1] columns, double[:, ::1] out):
+    """Write the entries of a matrix at some rows and columns."""
+    cdef ptrdiff_t i, j
     with nogil:
-        for j in range(n):
-            for i in range(n):
-                out[i, j] = matrix[places[j], places[i]]
+        for i in range(len(rows)):
+            for j in range(len(columns)):
+                out[i, j] = matrix[rows[i], columns[j]]
 
 
 def add_rows(
@@ -287,17 +285,17 @@ def add_rows(
 ):
     """Add the sum of coefficient times row over some rows, whose entries are adjacent, to out (n,)."""
     cdef const MercerTable *table = mercer_table(Entry is float)
-    cdef ptrdiff_t start = 0, end = len(out), width, k, j, some = len(places)
+    cdef ptrdiff_t n = len(out), whole = n // table.smo_step * table.smo_step, k, j
+    if not len(places):
+        return
     with nogil:
-        while start < end:
-            width = min(COLUMNS, (end - start) // table.smo_step * table.smo_step)
-            for k in range(some):
-                if width:
-                    table.smo_add(width, &out[start], &matrix[places[k], start], coefficients[k])
-                else:
-                    for j in range(start, end):
-                        out[j] += coefficients[k] * matrix[places[k], j]
-            start = start + width if width else end
+        if whole:
+            table.smo_add(
+                whole, &out[0], len(places), &matrix[0, 0], matrix.strides[0] // sizeof(Entry), &places[0], &coefficients[0]
+            )
+        for k in range(len(places)):
+            for j in range(whole, n):
+                out[j] += coefficients[k] * matrix[places[k], j]
 
 
 cdef const double *_doubles(const double[::1] array) noexcept:

@@ -125,9 +125,8 @@ static void subtract_tile(const Subtraction *job, ptrdiff_t j0, ptrdiff_t j1, ch
         const ptrdiff_t some = least(table->tile, job->n_sources - i);
         run.row_of = job->sources + i;
         const char *values = table->tile_values(&run, scratch, 0, some, j0, j1);
-        for (ptrdiff_t r = 0; r < some; r++)
-            table->smo_add(dual_padded(j1 - j0, table->smo_step), sum,
-                           values + (size_t)(r * table->tile) * table->element, -job->coefficients[i + r]);
+        table->smo_add(dual_padded(j1 - j0, table->smo_step), sum, some, values, table->tile, NULL,
+                       job->coefficients + i);
     }
 }
 
@@ -139,10 +138,8 @@ static void subtract_stretch(const Subtraction *job, ptrdiff_t k0, ptrdiff_t k1,
     const int32_t *column = job->run.column_of;
     const ptrdiff_t first = column[k0], width = dual_padded(column[k1 - 1] + 1 - first, table->smo_step);
     memset(sums, 0, (size_t)width * sizeof(double));
-    for (ptrdiff_t i = 0; i < job->n_sources; i++)
-        table->smo_add(width, sums,
-                       (const char *)dual->matrix + (size_t)(job->sources[i] * dual->ld + first) * table->element,
-                       job->coefficients[i]);
+    table->smo_add(width, sums, job->n_sources, (const char *)dual->matrix + (size_t)first * table->element, dual->ld,
+                   job->sources, job->coefficients);
     for (ptrdiff_t k = k0; k < k1; k++)
         job->F[job->columns[k]] -= sums[column[k] - first];
 }
@@ -179,7 +176,7 @@ static void subtract_part(void *context, int part, int thread)
         const ptrdiff_t stop = least(j + tile, end);
         subtract_tile(job, j, stop, scratch, sum);
         for (ptrdiff_t k = j; k < stop; k++)
-            job->F[job->columns[k]] += sum[k - j];
+            job->F[job->columns[k]] -= sum[k - j];
         if (thread == 0 && rows->stopped && rows->stopped(rows->smo))
             return;
     }

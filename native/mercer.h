@@ -178,7 +178,8 @@ typedef struct {
                                 ptrdiff_t p, double *Y, ptrdiff_t ldy);
     /* smo.inc: passes of the dual solver over positions, multiples of smo_step; rows, up, down, low, diagonal of T */
     ptrdiff_t smo_step;
-    void (*smo_add)(ptrdiff_t n, double *F, const void *row, double a);
+    void (*smo_add)(ptrdiff_t n, double *F, ptrdiff_t n_rows, const void *rows, ptrdiff_t ld, const int32_t *places,
+                    const double *a);
     void (*smo_update)(ptrdiff_t begin, ptrdiff_t end, const MercerStretch *stretches, double *F, const void *row_i,
                        const void *row_j, double t, const MercerDirections *earlier, const void *up, const void *down,
                        void *low, MercerExtremes *found);

@@ -20,7 +20,7 @@ from .duals import (
     dual_run,
     dual_units,
     matrix_add_rows,
-    matrix_square,
+    matrix_entries,
 )
 from .factors import (
     cholesky,
@@ -64,7 +64,7 @@ __all__ = [
     "matmul",
     "matmul_parts",
     "matrix_add_rows",
-    "matrix_square",
+    "matrix_entries",
     "nearest",
     "nearest_by_integers",
     "nearest_pairs",

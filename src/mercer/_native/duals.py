@@ -23,7 +23,7 @@ __all__ = [
     "dual_run",
     "dual_units",
     "matrix_add_rows",
-    "matrix_square",
+    "matrix_entries",
 ]
 
 DUAL_JOB = _dual.JOB
@@ -39,10 +39,10 @@ def dual_units(dtype):
     return _dual.units(np.dtype(dtype))
 
 
-def matrix_square(matrix, places):
-    """Entries of a symmetric float32 or float64 matrix among some places: float64, in Fortran order."""
-    out = np.empty((len(places), len(places)), order="F")
-    _dual.square(matrix, places.astype(np.int32), out)
+def matrix_entries(matrix, rows, columns):
+    """Entries of a float32 or float64 matrix at some rows and columns: float64."""
+    out = np.empty((len(rows), len(columns)))
+    _dual.entries(matrix, rows.astype(np.int32), columns.astype(np.int32), out)
     return out
 
 
