@@ -83,13 +83,13 @@ def test_machines_reach_tol_by_exact_kernel_values(kernel, weight, tol):
     gram.users, pairs = 1, _chains.Pairs([len(group) for group in groups])
     weights = weight * (np.arange(len(y)) % 4 > 0)
     Cs = np.array([1.0, 1e2, 1e4])
-    for job, parts in zip(pairs.jobs, pairs.parts, strict=True):
+    for job in pairs.jobs:
         path = _chains.Chain(
             gram, job, weights, Cs, tol=tol, shrinking=True, cache_bytes=2.0**26, check=lambda *_: None
         ).run()
         assert path.converged.all()
-        rows = np.concatenate([np.arange(part.start, part.stop) for part in parts])
-        c = np.repeat([1.0, -1.0], [part.stop - part.start for part in parts])
+        first, second = (np.arange(*pairs.offsets[[c, c + 1]]) for c in (job.first[0], job.second[0]))
+        rows, c = np.concatenate([first, second]), np.repeat([1.0, -1.0], [len(first), len(second)])
         for C, *of_variables in zip(Cs, path.beta, path.field, strict=True):
             beta, field = (values[path.problem.taken] for values in of_variables)
             F = c - K[np.ix_(rows, rows)] @ beta

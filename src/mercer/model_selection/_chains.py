@@ -37,50 +37,33 @@ _STEPS, _LEAST_STEPS = 3, 500
 
 
 class Pairs:
-    """The problems of one-against-one: pairs of classes; those that have no class in common share arrays.
+    """The problems of one-against-one: pairs of classes. Samples are in the order of the classes.
 
     Parameters
     ----------
     sizes : sequence of int
-        Samples of each class; samples are in the order of the classes.
+        Samples of each class.
 
     Attributes
     ----------
     first, second : ndarray of shape (p,)
         The classes.
-    parts : list
-        Of each pair: where the samples of its classes are.
-    starts : ndarray of shape (p,)
-        Where the samples of each pair begin, one pair after another.
+    offsets : ndarray of shape (k + 1,)
+        Where the samples of each class begin.
     """
 
     def __init__(self, sizes):
         self.sizes, self.k = np.array(sizes), len(sizes)
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
         pairs = list(combinations(range(self.k), 2))
-        sets = self._rounds()
-        self.n_sets = max(sets.values()) + 1
-        self.jobs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0), set=sets[a, b]) for a, b in pairs]
+        self.jobs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)) for a, b in pairs]
         self.first, self.second = np.array(pairs).T
-        self.parts = [tuple(self.of_class(c) for c in pair) for pair in pairs]
-        counts = self.sizes[self.first] + self.sizes[self.second]
-        self.starts = counts.cumsum() - counts
 
     def of_class(self, c):
-        """Where the samples of a class are."""
-        return slice(int(self.offsets[c]), int(self.offsets[c + 1]))
-
-    def _rounds(self):
-        """The round in which two meet when each plays each (the circle method)."""
-        places = list(range(self.k + self.k % 2))
-        found = {}
-        for turn in range(len(places) - 1):
-            for i in range(len(places) // 2):
-                a, b = sorted((places[i], places[-1 - i]))
-                if b < self.k:
-                    found[a, b] = turn
-            places = [places[0], places[-1], *places[1:-1]]
-        return found
+        """The pairs that a class is in, and the parts of their samples that are its own."""
+        for p in np.flatnonzero((self.first == c) | (self.second == c)):
+            start = 0 if self.first[p] == c else self.sizes[self.first[p]]
+            yield int(p), slice(int(start), int(start + self.sizes[c]))
 
 
 class Gram:

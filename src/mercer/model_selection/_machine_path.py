@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import _safe_split
 
 from .._arrays import available_memory
+from .._native import matrix_entries
 from .._threads import one_blas_thread
 from ..estimators._base import same_parameters
 from ..estimators._svm import in_range
@@ -27,7 +28,7 @@ from ._work import left_to_fits, run_tasks
 __all__ = ["ChainTask", "MachinePath", "go_by_machines"]
 
 # Rows whose kernel values with all samples are multiplied at a time.
-_CHUNK = 64
+_CHUNK = 256
 # Matrices that may be there at a time, at least; bytes of an entry in both dtypes; and the part of the free
 # memory that they may take.
 _TOGETHER, _ENTRY, _SHARE = 2, 12.0, 0.5
@@ -54,49 +55,6 @@ class ChainTask:
     machine: SVC
     weights: np.ndarray
     cells: dict = field(default_factory=dict)
-
-
-@dataclass
-class Reached:
-    """The machines of a fold by C.
-
-    Attributes
-    ----------
-    beta, F : ndarray of shape (n_C, N)
-        β and c − Kβ of the samples of each pair, one pair after another; c is 1, or −1 for the second class.
-    bias : ndarray of shape (n_C, p)
-    converged : ndarray of bool of shape (n_C,)
-    seconds : ndarray of shape (n_C,)
-        That were spent.
-    dtype : dtype
-        Of the rows: float64 where a pair had to go over to it.
-    """
-
-    beta: np.ndarray
-    F: np.ndarray
-    bias: np.ndarray
-    converged: np.ndarray
-    seconds: np.ndarray
-    dtype: np.dtype
-
-    @classmethod
-    def of(cls, paths):
-        """Those of the pairs."""
-        kept, dtypes = [], []
-        for path in paths:
-            taken = path.problem.taken
-            kept.append((path.beta[:, taken], path.field[:, taken], path.bias, path.converged, path.seconds))
-            dtypes.append(path.problem.dtype)
-        betas, fields, biases, converged, seconds = zip(*kept, strict=True)
-        return cls(
-            np.concatenate(betas, axis=1),
-            np.concatenate(fields, axis=1),
-            np.stack(biases, axis=1),
-            # a solution at which rounding leaves no step is one for which a fit by itself warns, too
-            np.all(converged, axis=0),
-            np.sum(seconds, axis=0),
-            np.result_type(*dtypes),
-        )
 
 
 class MachinePath:
@@ -152,7 +110,9 @@ class MachinePath:
         """The task of a machine on a fold, or None if only a fit by itself knows what to make of it."""
         train = self.splits[fold][0]
         codes, k = self.codes[train], len(self.classes)
-        if self.pairs is None or len(np.unique(train)) < len(train):
+        taken = np.zeros(len(self.codes), bool)
+        taken[train] = True
+        if self.pairs is None or np.count_nonzero(taken) < len(train):
             return None
         if (np.bincount(codes, minlength=k) == 0).any():
             return None
@@ -215,17 +175,21 @@ class MachinePath:
             )
             for job in self.pairs.jobs
         )  # fmt: skip
-        reached = Reached.of([chain.run() for chain in chains])
-        if not np.isfinite(reached.F).all():
+        paths = [chain.run() for chain in chains]
+        if not all(np.isfinite(path.field).all() for path in paths):
             return None
         train, test = self.splits[task.fold]
         wanted = [test, train] if self.with_train else [test]
-        held = task.gram.held(check, reached.dtype)
-        values = [self._decisions(held, reached, self.place[rows], check) for rows in wanted]
+        # float64 where a pair had to go over to it
+        held = task.gram.held(check, np.result_type(*(path.problem.dtype for path in paths)))
+        values = [self._decisions(held, paths, self.place[rows], check) for rows in wanted]
+        seconds = np.sum([path.seconds for path in paths], axis=0)
+        # a solution at which rounding leaves no step is one for which a fit by itself warns, too
+        converged = np.all([path.converged for path in paths], axis=0)
         by_C = zip(*values, strict=True)
-        return list(zip(Cs.tolist(), reached.seconds.tolist(), by_C, reached.converged.tolist(), strict=True))
+        return list(zip(Cs.tolist(), seconds.tolist(), by_C, converged.tolist(), strict=True))
 
-    def _decisions(self, held, reached, rows, check):
+    def _decisions(self, held, paths, rows, check):
         """Decisions of some rows (places in class order), a list of (m, p) by C; `held` is the Gram's.
 
         A pair's F has those of its own classes' rows. Where only labels count, a row whose class wins all its
@@ -233,52 +197,42 @@ class MachinePath:
         """
         pairs = self.pairs
         codes = np.searchsorted(pairs.offsets, rows, side="right") - 1
-        first, second = codes == pairs.first[:, None], codes == pairs.second[:, None]
-        signs = (first.astype(float) - second)[:, None]
-        at = (rows - pairs.offsets[codes]) + (pairs.starts + pairs.sizes[pairs.first] * second.T).T
-        at[~(first | second)] = 0
-        values = signs - reached.F[:, at].swapaxes(0, 1)
-        values *= signs != 0
-        values += reached.bias.T[:, :, None]
-        wanted = (signs == 0).any(axis=(0, 1))
-        if self.labels_only:
-            wanted &= ((signs * values > 0).sum(axis=0) < pairs.k - 1).any(axis=0)
-        wanted = np.flatnonzero(wanted)
-        if wanted.size:
-            self._add_others(held, reached, rows, wanted, signs, values, check)
+        at = rows - pairs.offsets[codes]
+        values = np.repeat(np.stack([path.bias for path in paths])[:, :, None], len(rows), axis=2)
+        lost = np.zeros(values.shape[1:], bool)
+        for c in range(pairs.k):
+            mine = np.flatnonzero(codes == c)
+            for p, part in pairs.of_class(c):
+                sign, path = (1.0 if pairs.first[p] == c else -1.0), paths[p]
+                values[p][:, mine] += sign - path.field[:, path.problem.taken[part][at[mine]]]
+                lost[:, mine] |= ~(sign * values[p][:, mine] > 0)
+        wanted = np.arange(len(rows)) if not self.labels_only else np.flatnonzero(lost.any(axis=0))
+        if pairs.k > 2 and wanted.size:
+            self._add_others(held, paths, rows, codes, wanted, values, check)
         return list(values.transpose(1, 2, 0))
 
-    def _add_others(self, held, reached, rows, wanted, signs, values, check):
+    def _add_others(self, held, paths, rows, codes, wanted, values, check):
         """Add sums over support vectors to values (p, n_C, m): wanted rows, pairs without their class."""
         _, matrix, places = held
-        pairs, sets = self.pairs, [job.set for job in self.pairs.jobs]
-        beta = self._by_set(reached.beta)
-        support = np.flatnonzero(beta.any(axis=(0, 1)))
-        terms = np.split(support, np.searchsorted(support, pairs.offsets[1:-1]))
-        V = [np.concatenate(beta[:, :, some]) for some in terms]
+        pairs, terms = self.pairs, [self._by_class(paths, c) for c in range(self.pairs.k)]
         for start in range(0, len(wanted), _CHUNK):
             check()
             some = wanted[start : start + _CHUNK]
-            block = matrix[places[rows[some]]]
-            sums = np.empty((pairs.k, len(V[0]), len(some)))
-            for c, coefficients in enumerate(V):
-                K = block[:, places[terms[c]]].astype(np.float64)
-                np.matmul(coefficients, K.T, out=sums[c])
-            sums = sums.reshape(pairs.k, pairs.n_sets, len(reached.beta), -1)
-            values[:, :, some] += (sums[pairs.first, sets] + sums[pairs.second, sets]) * (
-                signs[:, :, some] == 0
-            )
+            sums = np.zeros((*values.shape[:2], len(some)))
+            for c, (machines, support, V) in enumerate(terms):
+                K = matrix_entries(matrix, places[rows[some]], places[pairs.offsets[c] + support])
+                sums[machines] += (V @ K.T).reshape(len(machines), values.shape[1], -1)
+            own = (codes[some] == pairs.first[:, None]) | (codes[some] == pairs.second[:, None])
+            values[:, :, some] += np.where(own[:, None], 0.0, sums)
 
-    def _by_set(self, betas):
-        """β of pairs by C, as (n_sets, n_C, n): pairs of a set have no sample in common."""
-        pairs = self.pairs
-        out = np.zeros((pairs.n_sets, len(betas), len(self.order)))
-        for job, parts, start in zip(pairs.jobs, pairs.parts, pairs.starts, strict=True):
-            for part in parts:
-                end = start + part.stop - part.start
-                out[job.set, :, part] = betas[:, start:end]
-                start = end
-        return out
+    def _by_class(self, paths, c):
+        """The pairs of a class, its support vectors by their number in it, and β (pairs and C, support)."""
+        machines, parts = map(list, zip(*self.pairs.of_class(c), strict=True))
+        starts = [paths[p].problem.taken[part.start] for p, part in zip(machines, parts, strict=True)]
+        size = self.pairs.sizes[c]
+        betas = [paths[p].beta[:, start : start + size] for p, start in zip(machines, starts, strict=True)]
+        support = np.flatnonzero(np.any([beta.any(axis=0) for beta in betas], axis=0))
+        return machines, support, np.concatenate([beta[:, support] for beta in betas])
 
 
 def _held_out_by(splits, n):
