@@ -372,4 +372,4 @@ def _tasks(path, machines, n_splits):
             if task is not None:
                 task.cells = by_C
                 by_gram.setdefault(id(task.gram), []).append(task)
-    return [task for tasks in by_gram.values() for task in tasks]
+    return [task for tasks in reversed(by_gram.values()) for task in tasks]
