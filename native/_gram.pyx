@@ -463,8 +463,9 @@ def _centre(features):
     step = max(1, features.shape[0] // 256)
     # One order of summation whatever the layout. A centre out of range leaves no expansion that holds, so
     # that every pair is recomputed from differences.
+    some = np.ascontiguousarray(features[::step])
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.ascontiguousarray(features[::step]).mean(axis=0, dtype=np.float64)
+        return np.add.reduce(some, axis=0, dtype=np.float64) / len(some)
 
 
 # From this many features on it is worth a look which columns of sparse features occur.

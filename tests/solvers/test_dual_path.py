@@ -66,6 +66,22 @@ def test_every_machine_is_at_its_optimum(dtype, held, rng):
         assert objectives[0] == pytest.approx(objectives[1], rel=10 * tol)
 
 
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gradients_of_those_that_left_come_back(dtype, held, rng):
+    # most of 1600 leave after 100 to 1000 steps, more of them later, and all are back at the end of each C
+    X = rng.normal(size=(1600, 3))
+    X[:, 0] += np.repeat([0.0, 2.0], 800)
+    weights, c = 1.0 * (np.arange(1600) % 5 > 0), np.repeat([1.0, -1.0], 800)
+    _, problem = problem_of(RBF(0.3), X, 800, dtype, held=held)
+    path = DualPath(problem, weights, np.array([1.0, 100.0, 3000.0]), 0.0)
+    tol = 1e-6 if dtype == np.float64 else 1e-3
+    assert go(path, tol=tol) == (3, DUAL_PATH_ENDED)
+    for at, C in enumerate(path.C):
+        noise = (3e-8 if dtype == np.float32 else 1e-15) * 1600 * C
+        check(path, at, RBF(0.3)(X), c, weights, tol, noise)
+
+
 def test_of_a_tiny_C_little_is_known_of_a_huge_one(rng):
     # F is c, in which K β is lost: β times the ratio of both C seems to lower the objective without end
     X, c = rng.normal(size=(40, 4)), np.repeat([1.0, -1.0], 20)

@@ -86,7 +86,7 @@ class CanonicalRows:
         else:
             rows, values, bound, owner = self._shares(used, coefficients, bound, evenly)
         group = np.searchsorted(self.offsets, owner, side="right") - 1
-        order = np.lexsort((rows, group))
+        order = np.lexsort((rows, group)) if len(self.offsets) > 2 else np.argsort(rows)
         return rows[order], values[:, order], bound[order], group[order]
 
     def _shares(self, used, coefficients, bound, evenly):

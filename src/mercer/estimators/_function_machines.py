@@ -80,14 +80,15 @@ def nu_regression(samples, y, upper, weights, nu, *, previous=None, **options):
     box = (np.concatenate(pair)[None] for pair in ((y, y), (zeros, -upper), (upper, zeros)))
     outcome = samples.solve([job], *box, start=start, cancels=cold, fields=True, **options)
     beta = outcome.betas[:m] + outcome.betas[m:]
+    up, down = outcome.bias[0].tolist()
     # A solve that was cut short may leave less than 0, which is no tube.
-    bias, epsilon = outcome.bias[0].mean(), max((outcome.bias[0, 0] - outcome.bias[0, 1]) / 2, 0.0)
+    bias, epsilon = (up + down) / 2, max((up - down) / 2, 0.0)
     objective = outcome.objective[0]
     squared = max(2 * (objective + y @ beta), 0.0)
     slack = np.maximum(np.abs(outcome.fields[:m] - bias) - epsilon, 0.0)
     primal = 0.5 * squared + 2 * total * epsilon + upper @ slack
     machines = _single(outcome, beta, bias, upper, objective, squared, weights @ slack, primal)
-    machines.extra["epsilon"] = float(epsilon)
+    machines.extra["epsilon"] = epsilon
     return machines
 
 

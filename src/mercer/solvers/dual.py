@@ -7,6 +7,7 @@ faces (``faces``) for problems that pairwise steps crawl through.
 
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 
 import numpy as np
 
@@ -200,7 +201,8 @@ class DualSamples:
             cache_bytes = 0.5 * available_memory()
         options = {"cache_bytes": cache_bytes, "shrinking": shrinking, "fields": fields, "on_step": on_step}
         constants = _constants(jobs, linear)
-        course = _Course(self, jobs, (linear - constants[:, None], lower, upper), max_iter, options)
+        within = linear if constants is None else linear - constants[:, None]
+        course = _Course(self, jobs, (within, lower, upper), max_iter, options)
         start = {"start": start, "cancels": cancels}
         if dtype is not None or n <= _DOUBLE_UP_TO or 8 * self.rounding() > tol:
             course.run(np.dtype(dtype or np.float64), tol, **start)
@@ -211,7 +213,7 @@ class DualSamples:
             # Errors of the entries are independent: the largest of K β is about the largest of theirs times
             # |β|₂.
             course.make_sure(self.rounding() * sizes, tol)
-        if constants.any():
+        if constants is not None:
             _put_back(constants, jobs, course.outcome)
         return course.outcome
 
@@ -224,12 +226,13 @@ def _least_rounding(scale):
 def _constants(jobs, linear):
     """By set what all of c may do without, as Σβ is given: the middle of numbers that are far from 0.
 
-    Beside it digits of Kβ would be lost.
+    Beside it digits of Kβ would be lost. None where no numbers are.
     """
     low, high = 0.5 * linear.min(axis=1), 0.5 * linear.max(axis=1)
     far = np.abs(low + high) > _FAR * (high - low)
-    far[[job.set for job in jobs if min(job.signs) < 0]] = False
-    return np.where(far, low + high, 0.0)
+    if far.any():
+        far[[job.set for job in jobs if min(job.signs) < 0]] = False
+    return np.where(far, low + high, 0.0) if far.any() else None
 
 
 def _put_back(constants, jobs, outcome):
@@ -270,10 +273,8 @@ class _Course:
         self.samples, self.jobs, self.box, self.max_iter, self.options = samples, jobs, box, max_iter, options
         self.outcome, self.double = None, np.zeros(len(jobs), bool)
         self.failed = np.zeros(len(jobs), int)
-        sizes = samples.sizes.tolist()
-        longest = max(
-            sum(sum(sizes[slice(*part)]) for part in (job.first, job.second or (0, 0))) for job in jobs
-        )
+        ends = [0, *accumulate(samples.sizes.tolist())]
+        longest = max(sum(ends[b] - ends[a] for a, b in (job.first, job.second or (0, 0))) for job in jobs)
         self.patience = min(max_iter, max(_LEAST_PATIENCE, _PATIENCE * longest))
 
     def run(self, dtype, tol, which=None, **start):

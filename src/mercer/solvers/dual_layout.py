@@ -318,8 +318,8 @@ class DualProblems:
         """
         lengths = self.lengths
         # the long ones first, so that threads end together
-        order = np.argsort(-lengths, kind="stable")
-        table = self._table[order]
+        order = np.argsort(-lengths, kind="stable") if len(lengths) > 1 else slice(None)
+        table = self._table[order].copy()
         table["started"] = started
         threads = 1 if (lengths * lengths).sum() < _PARALLEL_FROM else self._layout.samples.n_threads
         _native.dual(
