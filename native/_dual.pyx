@@ -210,7 +210,7 @@ def lay_jobs(
     """Problems over groups of samples so laid out, one after another.
 
     Returned are the jobs as an array of dtype `JOB`, where each one's samples end, and by sample of a job the
-    variable that it is, which of all samples it is, the sign of its range, and the job's set.
+    variable that it is, which of all samples it is, and the sign and the set of its range.
     """
     table, ends = np.zeros(len(jobs), JOB), np.empty(len(jobs), np.intp)
     cdef ptrdiff_t total = _begin_jobs(jobs, table, starts, offsets, ends)
@@ -222,9 +222,8 @@ def lay_jobs(
     cdef double sign
     for job in jobs:
         _groups_of(job, groups)
-        own_set = job.set
         for r in range(2):
-            sign, shift = job.signs[r], variable - starts[groups[2 * r]]
+            own_set, sign, shift = job.sets[r], job.signs[r], variable - starts[groups[2 * r]]
             for k in range(offsets[groups[2 * r]], offsets[groups[2 * r + 1]]):
                 taken[at], samples[at], sets[at], signs[at] = places[k] + shift, k, own_set, sign
                 at += 1

@@ -112,7 +112,7 @@ typedef struct {
     ptrdiff_t stride, n_slots, used; /* slots in use, of those that may be */
     ptrdiff_t affordable, slot_room; /* slots that the budget, and that the lists below have room for */
     ptrdiff_t n_repeated;        /* rows computed once more, since the cache last grew */
-    int32_t *slot_of;            /* (max_size) by position, negative for none */
+    int32_t *slot_of;            /* (max_size) by variable, of the two that share a row the first; negative for none */
     int32_t *owner, *before, *after; /* (slot_room) */
     int32_t oldest, newest;
     int64_t n_computed;
@@ -142,6 +142,12 @@ int dual_rows_subtract(DualRows *rows, const int32_t *columns, ptrdiff_t n_colum
 static inline ptrdiff_t dual_layout(const MercerDualJob *job, ptrdiff_t variable)
 {
     return variable < job->length[0] ? job->start[0] + variable : job->start[1] + variable - job->length[0];
+}
+
+/* Whether the ranges are one: each sample has two variables. */
+static inline int dual_twice(const MercerDualJob *job)
+{
+    return job->length[1] > 0 && job->start[0] == job->start[1] && job->length[0] == job->length[1];
 }
 
 static inline ptrdiff_t dual_padded(ptrdiff_t n, ptrdiff_t unit)

@@ -124,11 +124,18 @@ static int reach(DualRows *rows, ptrdiff_t slot)
     return 1;
 }
 
+/* The variable that a row is kept for: each sample has one row. */
+static ptrdiff_t row_variable(const DualRows *rows, ptrdiff_t variable)
+{
+    const ptrdiff_t first = rows->job->length[0];
+    return dual_twice(rows->job) && variable >= first ? variable - first : variable;
+}
+
 /* A free slot, or the one whose row was not asked for longest; −1 without memory for three. */
-static int32_t take_slot(DualRows *rows, ptrdiff_t position)
+static int32_t take_slot(DualRows *rows, ptrdiff_t variable)
 {
     int32_t slot;
-    if (rows->slot_of[position] == ROW_GONE && ++rows->n_repeated > rows->n_slots / 8) {
+    if (rows->slot_of[variable] == ROW_GONE && ++rows->n_repeated > rows->n_slots / 8) {
         rows->n_slots = least(2 * rows->n_slots, rows->affordable);
         rows->n_repeated = 0;
     }
@@ -141,8 +148,8 @@ static int32_t take_slot(DualRows *rows, ptrdiff_t position)
         unlink_slot(rows, slot);
         rows->slot_of[rows->owner[slot]] = ROW_GONE;
     }
-    rows->owner[slot] = (int32_t)position;
-    rows->slot_of[position] = slot;
+    rows->owner[slot] = (int32_t)variable;
+    rows->slot_of[variable] = slot;
     append_slot(rows, slot);
     return slot;
 }
@@ -218,12 +225,18 @@ static void fill_range(const Fill *job, const DualRange *range, ptrdiff_t j0, pt
         ((double *)to)[j] = ((const double *)row)[column[j]];
 }
 
+/* Ranges whose columns are to be computed: where each sample has two variables the second one is a copy. */
+static int n_distinct(const DualRows *rows)
+{
+    return rows->n_ranges == 2 && dual_twice(rows->job) ? 1 : rows->n_ranges;
+}
+
 static void fill_part(void *context, int part, int thread)
 {
     const Fill *job = context;
     const DualRows *rows = job->rows;
     const int n_parts = rows->team->n;
-    for (int r = 0; r < rows->n_ranges; r++) {
+    for (int r = 0; r < n_distinct(rows); r++) {
         const DualRange *range = &rows->ranges[r];
         const ptrdiff_t unit = rows->dual->table->tile;
         fill_range(job, range, dual_part(range->length, part, n_parts, unit),
@@ -243,27 +256,30 @@ static void fill(DualRows *rows, ptrdiff_t layout_row, char *out)
     }
     memset(out + (size_t)filled * size, 0, (size_t)(rows->n - filled) * size);
     rows->n_computed++;
-    if (rows->team && rows->work * (double)rows->n > TEAM_WORK) {
+    const int n_ranges = n_distinct(rows);
+    const DualRange *ranges = rows->ranges;
+    const int shared = rows->team && rows->work * (double)rows->n > TEAM_WORK;
+    if (shared)
         team_run(rows->team, fill_part, &job);
-        return;
-    }
-    for (int r = 0; r < rows->n_ranges; r++) {
-        const DualRange *range = &rows->ranges[r];
-        char *values = out + (size_t)range->position * size;
-        if (rows->n_ranges == 1 || !copy_shared(rows, range, layout_row, values)) {
-            fill_range(&job, range, 0, range->length, rows->scratch);
-            if (rows->n_ranges == 2)
-                leave_shared(rows, range, layout_row, values);
+    for (int r = 0; !shared && r < n_ranges; r++) {
+        char *values = out + (size_t)ranges[r].position * size;
+        if (n_ranges == 1 || !copy_shared(rows, &ranges[r], layout_row, values)) {
+            fill_range(&job, &ranges[r], 0, ranges[r].length, rows->scratch);
+            if (n_ranges == 2)
+                leave_shared(rows, &ranges[r], layout_row, values);
         }
     }
+    if (n_ranges < rows->n_ranges)
+        memcpy(out + (size_t)ranges[1].position * size, out + (size_t)ranges[0].position * size,
+               (size_t)ranges[0].length * size);
 }
 
 const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position)
 {
-    const ptrdiff_t at = dual_layout(rows->job, variable[position]);
+    const ptrdiff_t v = row_variable(rows, variable[position]), at = dual_layout(rows->job, v);
     if (!rows->dual->run && !rows->is_gathered)
         return (const char *)rows->dual->matrix + (size_t)(at * rows->dual->ld) * element(rows);
-    int32_t slot = rows->slot_of[position];
+    int32_t slot = rows->slot_of[v];
     if (slot >= 0) {
         if (slot != rows->newest) {
             unlink_slot(rows, slot);
@@ -271,7 +287,7 @@ const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position
         }
         return slot_memory(rows, slot);
     }
-    slot = take_slot(rows, position);
+    slot = take_slot(rows, v);
     if (slot < 0)
         return NULL;
     fill(rows, at, slot_memory(rows, slot));
@@ -378,10 +394,11 @@ int dual_rows_begin(DualRows *rows, const MercerDual *dual, const MercerDualJob 
     rows->n_computed = 0;
     release_gathered(rows);
     all_columns(rows);
-    if (rows->n > rows->max_size) {
+    const ptrdiff_t size = job->length[0] + job->length[1];
+    if (size > rows->max_size) {
         free(rows->slot_of);
-        rows->slot_of = malloc((size_t)rows->n * sizeof(int32_t));
-        rows->max_size = rows->slot_of ? rows->n : 0;
+        rows->slot_of = malloc((size_t)size * sizeof(int32_t));
+        rows->max_size = rows->slot_of ? size : 0;
         if (!rows->slot_of)
             return MERCER_NO_MEMORY;
     }
@@ -413,18 +430,17 @@ void dual_rows_restore(DualRows *rows)
     forget_all(rows);
 }
 
-/* Cached rows of kept variables, cut and moved to the front in place; the others are dropped. */
-static void cut_slots(DualRows *rows, const int32_t *kept, ptrdiff_t n_kept, const int32_t *new_position, char *cut,
-                      int32_t *renamed, int32_t *owners)
+/* Cached rows of variables that stay, cut and moved to the front in place; the others are dropped. */
+static void cut_slots(DualRows *rows, const int32_t *kept, ptrdiff_t n_kept, const char *stays, char *cut, int32_t *renamed,
+                      int32_t *owners)
 {
     const size_t size = element(rows);
     const ptrdiff_t per_chunk = (ptrdiff_t)(rows->chunk_bytes / ((size_t)n_kept * size));
     ptrdiff_t next = 0;
     for (ptrdiff_t slot = 0; slot < rows->used; slot++) {
-        const int32_t position = new_position[rows->owner[slot]];
         const char *from = slot_memory(rows, slot);
         renamed[slot] = -1;
-        if (position < 0)
+        if (!stays[rows->owner[slot]])
             continue;
         for (ptrdiff_t k = 0; size == 4 && k < n_kept; k++)
             ((float *)cut)[k] = kept[k] < 0 ? 0 : ((const float *)from)[kept[k]];
@@ -432,31 +448,29 @@ static void cut_slots(DualRows *rows, const int32_t *kept, ptrdiff_t n_kept, con
             ((double *)cut)[k] = kept[k] < 0 ? 0 : ((const double *)from)[kept[k]];
         /* never past what is still to be read: a chunk holds more of the shorter rows */
         memcpy(rows->chunks[next / per_chunk] + (size_t)(next % per_chunk * n_kept) * size, cut, (size_t)n_kept * size);
-        owners[next] = position;
+        owners[next] = rows->owner[slot];
         renamed[slot] = (int32_t)next++;
     }
 }
 
-static int shrink_slots(DualRows *rows, const int32_t *kept, ptrdiff_t n_kept)
+static int shrink_slots(DualRows *rows, const int32_t *variable, const int32_t *kept, ptrdiff_t n_kept)
 {
     const ptrdiff_t used = rows->used;
-    int32_t *new_position = malloc((size_t)rows->n * sizeof(int32_t));
+    char *stays = calloc((size_t)rows->max_size, 1);
     int32_t *lists = malloc((size_t)(3 * used + 1) * sizeof(int32_t));
     char *cut = malloc((size_t)n_kept * element(rows));
     int32_t *renamed = lists, *owners = lists + used, *chain = lists + 2 * used;
     ptrdiff_t n_chain = 0;
-    if (!new_position || !lists || !cut) {
-        free(new_position);
+    if (!stays || !lists || !cut) {
+        free(stays);
         free(lists);
         free(cut);
         return MERCER_NO_MEMORY;
     }
-    for (ptrdiff_t k = 0; k < rows->n; k++)
-        new_position[k] = -1;
     for (ptrdiff_t k = 0; k < n_kept; k++)
         if (kept[k] >= 0)
-            new_position[kept[k]] = (int32_t)k;
-    cut_slots(rows, kept, n_kept, new_position, cut, renamed, owners);
+            stays[row_variable(rows, variable[kept[k]])] = 1;
+    cut_slots(rows, kept, n_kept, stays, cut, renamed, owners);
     for (int32_t slot = rows->oldest; slot >= 0; slot = rows->after[slot])
         if (renamed[slot] >= 0)
             chain[n_chain++] = renamed[slot];
@@ -470,7 +484,7 @@ static int shrink_slots(DualRows *rows, const int32_t *kept, ptrdiff_t n_kept)
     rows->used = n_chain;
     set_limits(rows);
     rows->n_slots = n_chain > rows->n_slots ? n_chain : rows->n_slots;
-    free(new_position);
+    free(stays);
     free(lists);
     free(cut);
     return MERCER_OK;
@@ -488,7 +502,7 @@ int dual_rows_shrink(DualRows *rows, const int32_t *variable, const int32_t *kep
             last = dual_layout(rows->job, variable[kept[k]]);
         from[k] = (int32_t)last;
     }
-    if (dual_gather(rows->dual, &run, from, n_kept) || shrink_slots(rows, kept, n_kept)) {
+    if (dual_gather(rows->dual, &run, from, n_kept) || shrink_slots(rows, variable, kept, n_kept)) {
         dual_release(&run);
         return MERCER_NO_MEMORY;
     }

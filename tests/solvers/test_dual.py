@@ -324,6 +324,29 @@ def test_a_start_that_cancels_is_multiplied_by_nothing(n):
     np.testing.assert_allclose(short.bias, plain.bias, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("n", "d", "n_threads"), [(40, 3, 1), (1300, 3, 1), (1300, 100, 2)])
+def test_two_variables_of_one_sample_share_its_row(n, d, n_threads, dtype):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((n, d))
+    y, zero, kernel = np.sin(X).sum(axis=1), np.zeros(n), RBF(gamma=1 / d)
+    start = np.concatenate([np.full(n, 0.5), np.full(n, -0.5)])
+    options = {"tol": 1e-4, "start": start, "cancels": True, "fields": True, "dtype": dtype}
+    once, twice = (DualSamples(kernel, X, [np.arange(n)] * times, n_threads=n_threads) for times in (1, 2))
+    box = [np.stack(pair) for pair in ((y, y), (zero, zero - 2.0), (zero + 2.0, zero))]
+    ours = once.solve([DualJob((0, 1), (0, 1), sets=(0, 1), separate=True)], *box, **options)
+    theirs = twice.solve(
+        [DualJob((0, 1), (1, 2), separate=True)], *(each.reshape(1, -1) for each in box), **options
+    )
+    field = np.tile(y - kernel(X) @ (ours.betas[:n] + ours.betas[n:]), 2)
+    np.testing.assert_allclose(ours.fields, field, atol=1e-4 if dtype == np.float32 else 1e-10)
+    np.testing.assert_allclose(ours.objective, theirs.objective, rtol=1e-5)
+    np.testing.assert_allclose(ours.bias, theirs.bias, atol=2e-4)
+    np.testing.assert_allclose([ours.betas[:n].sum(), ours.betas[n:].sum()], [n / 2, -n / 2])
+    assert ours.n_iter[0] > n / 2
+    assert ours.n_rows[0] < 0.8 * theirs.n_rows[0]
+
+
 @pytest.mark.parametrize("n_threads", [2, 3])
 @pytest.mark.parametrize(("n", "d"), [(500, 3), (7000, 6)])
 def test_any_number_of_threads_gives_the_same_bits(n, d, n_threads):
@@ -519,9 +542,9 @@ class TestLayouts:
     def test_jobs_and_boxes_are_those_of_their_samples(self):
         _, offsets, starts, places, _ = self.laid()
         jobs = [
-            DualJob((0, 1), (2, 4), (1.0, -1.0), set=1, separate=True),
+            DualJob((0, 1), (2, 4), (1.0, -1.0), sets=(1, 1), separate=True),
             DualJob((1, 3), epsilon=0.5),
-            DualJob((2, 3), (2, 3)),
+            DualJob((2, 3), (2, 3), sets=(0, 1)),
         ]
         table, ends, taken, samples, signs, sets = dual_jobs(jobs, starts, offsets, places)
         np.testing.assert_array_equal(table["separate"], [1, 0, 0])
@@ -536,10 +559,11 @@ class TestLayouts:
                 assert row["start"][r] == starts[groups[0]]
                 for k in range(offsets[groups[0]], offsets[groups[1]]):
                     v = variable + places[k] - starts[groups[0]]
-                    assert (taken[at], samples[at], signs[at], sets[at]) == (v, k, job.signs[r], job.set)
-                    box = sorted(job.signs[r] * part[job.set, k] for part in (lower, upper))
-                    swapped = lower[job.set, k] > upper[job.set, k]
-                    expected[:, v] = job.signs[r] * linear[job.set, k], *(box[::-1] if swapped else box)
+                    own = job.sets[r]
+                    assert (taken[at], samples[at], signs[at], sets[at]) == (v, k, job.signs[r], own)
+                    box = sorted(job.signs[r] * part[own, k] for part in (lower, upper))
+                    swapped = lower[own, k] > upper[own, k]
+                    expected[:, v] = job.signs[r] * linear[own, k], *(box[::-1] if swapped else box)
                     at += 1
                 variable += row["length"][r]
             assert at == end

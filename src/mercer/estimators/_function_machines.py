@@ -54,7 +54,7 @@ def nu_regression(samples, y, upper, weights, nu, *, previous=None, **options):
     Parameters
     ----------
     samples : DualSamples
-        Two groups of the same rows: α and −α*.
+        One group, of which there are α and −α*.
     y, upper, weights : ndarray of shape (m,)
     nu : float
     previous, **options
@@ -75,9 +75,8 @@ def nu_regression(samples, y, upper, weights, nu, *, previous=None, **options):
     if cold:
         first = first_come(total, upper)
         start = np.concatenate([first, -first])
-    job = DualJob((0, 1), (1, 2), (1.0, 1.0), separate=True)
-    zeros = np.zeros(m)
-    box = (np.concatenate(pair)[None] for pair in ((y, y), (zeros, -upper), (upper, zeros)))
+    job, box = DualJob((0, 1), (0, 1), sets=(0, 1), separate=True), np.zeros((3, 2, m))
+    box[0], box[1, 1], box[2, 0] = y, -upper, upper
     outcome = samples.solve([job], *box, start=start, cancels=cold, fields=True, **options)
     beta = outcome.betas[:m] + outcome.betas[m:]
     up, down = outcome.bias[0].tolist()
@@ -99,9 +98,9 @@ def _without_tube(samples, y, upper, weights, total, previous, options):
     that is optimal at ε = 0 with Σ|β| ≤ 2 total is that of the ν-SVR, since the same can be added to α and α*
     until their sums are right.
     """
-    job, box = DualJob((0, 1)), (np.tile(part, 2)[None] for part in (y, -upper, upper))
     start = None if previous is None else start_regression(previous, upper)
-    outcome = samples.solve([job], *box, start=start, fields=True, **options)
+    box = y[None], -upper[None], upper[None]
+    outcome = samples.solve([DualJob((0, 1))], *box, start=start, fields=True, **options)
     beta, bias, objective = outcome.betas, outcome.bias[0, 0], outcome.objective[0]
     if not np.abs(beta).sum() <= 2 * total:
         return None

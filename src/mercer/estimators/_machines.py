@@ -166,7 +166,7 @@ class Sides:
 def _binary_jobs(offsets, pairs, separate=False):
     """Jobs of pairs of groups, the first of which has sign 1, and their sides."""
     signs = (1.0, -1.0)
-    jobs = [DualJob((a, a + 1), (b, b + 1), signs, 0, separate) for a, b in pairs.tolist()]
+    jobs = [DualJob((a, a + 1), (b, b + 1), signs, separate=separate) for a, b in pairs.tolist()]
     return jobs, Sides(offsets[pairs], np.diff(offsets)[pairs], signs)
 
 
@@ -175,7 +175,7 @@ def _rest_jobs(offsets):
     present = np.flatnonzero(np.diff(offsets))
     bounds = np.zeros((len(present), 4), np.intp)
     bounds[:, 1], bounds[:, 2], bounds[:, 3] = offsets[present], offsets[present + 1], offsets[-1]
-    jobs = [DualJob((0, len(offsets) - 1), set=index) for index in range(len(present))]
+    jobs = [DualJob((0, len(offsets) - 1), sets=(index, index)) for index in range(len(present))]
     return jobs, Sides(bounds[:, :-1], np.diff(bounds), (-1.0, 1.0, -1.0))
 
 
@@ -183,7 +183,8 @@ def _with_folds(jobs, n_sets, folds):
     """The jobs once more for each fold: set + fold·n_sets."""
     if folds is None:
         return jobs
-    return [job._replace(set=job.set + n_sets * f) for f in range(int(folds.max()) + 2) for job in jobs]
+    shifts = [n_sets * f for f in range(int(folds.max()) + 2)]
+    return [job._replace(sets=tuple(each + shift for each in job.sets)) for shift in shifts for job in jobs]
 
 
 def _held_boxes(upper, folds):

@@ -312,9 +312,8 @@ class NuSVR(_Regressor):
 
     def _machines(self, kernel, X, rows, y, previous):
         upper = in_range(self.C, rows.weights, "C times sample_weight")
-        groups = rows.groups * 2
         return self._solve(
-            nu_regression, kernel, X, groups, y, upper, rows.weights, float(self.nu), previous=previous
+            nu_regression, kernel, X, rows.groups, y, upper, rows.weights, float(self.nu), previous=previous
         )
 
     def _more(self, machines):

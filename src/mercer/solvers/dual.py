@@ -231,13 +231,13 @@ def _constants(jobs, linear):
     low, high = 0.5 * linear.min(axis=1), 0.5 * linear.max(axis=1)
     far = np.abs(low + high) > _FAR * (high - low)
     if far.any():
-        far[[job.set for job in jobs if min(job.signs) < 0]] = False
+        far[[each for job in jobs if min(job.signs) < 0 for each in job.sets]] = False
     return np.where(far, low + high, 0.0) if far.any() else None
 
 
 def _put_back(constants, jobs, outcome):
     """Have c of problems be so much more by set; changes their outcome."""
-    more = np.array([[constants[job.set], constants[job.set] * job.separate] for job in jobs])
+    more = np.array([[constants[job.sets[0]], constants[job.sets[1]] * job.separate] for job in jobs])
     for name in ("bias", "least", "most"):
         getattr(outcome, name)[...] += more
     outcome.objective[...] -= more[:, 0] * [beta.sum() for beta in outcome.beta]
@@ -365,7 +365,7 @@ class _Course:
         if face_steps(n_free, len(beta)) > spent or noise > tol:
             return
         if job.separate:
-            if np.array_equal(*(layout.order[part] for part in ranges)):
+            if ranges[0] == ranges[1]:
                 _gather(beta, upper)
             ends = np.cumsum([part.stop - part.start for part in ranges])
             sums = [slice(end - part.stop + part.start, end) for end, part in zip(ends, ranges, strict=True)]

@@ -47,11 +47,12 @@ class DualJob(NamedTuple):
     first : tuple of int
         Groups ``first[0]`` to ``first[1]`` (exclusive) are its variables, in the order of the groups' rows.
     second : tuple of int or None
-        A second range of groups, whose variables follow. It may be the first one again.
+        A second range of groups, whose variables follow. It may be the first one again: then both variables
+        of a sample share a row of the kernel.
     signs : tuple of float
         For each range 1, or −1 where c, l and u stand for −c, −u and −l.
-    set : int
-        The row of c, l and u that it reads.
+    sets : tuple of int
+        For each range the row of c, l and u that it reads; c is the same in both.
     separate : bool
         Each range keeps its own sum.
     epsilon : float
@@ -61,7 +62,7 @@ class DualJob(NamedTuple):
     first: tuple
     second: tuple | None = None
     signs: tuple = (1.0, 1.0)
-    set: int = 0
+    sets: tuple = (0, 0)
     separate: bool = False
     epsilon: float = 0.0
 
@@ -253,7 +254,7 @@ class DualProblems:
     taken, ends : ndarray of int
         Variables that stand for samples, problem by problem; and where each problem's end among them.
     samples, signs, sets : ndarray
-        By `taken`: the sample in the order of the groups, the sign of its range, and the problem's set.
+        By `taken`: the sample in the order of the groups, and the sign and the set of its range.
     """
 
     def __init__(self, layout, jobs):
