@@ -18,7 +18,8 @@ cdef extern from "mercer.h" nogil:
     ctypedef struct MercerTable:
         ptrdiff_t panel_width, smo_step
         void (*smo_add)(
-            ptrdiff_t n, double *F, ptrdiff_t n_rows, const void *rows, ptrdiff_t ld, const int32_t *places, const double *a
+            ptrdiff_t n, double *F, ptrdiff_t n_rows, const void *rows, ptrdiff_t ld, const int32_t *places,
+            const double *a,
         ) noexcept nogil
 
     const MercerTable *mercer_table(int is_float32) noexcept
@@ -270,7 +271,9 @@ ctypedef fused Entry:
     double
 
 
-def entries(const Entry[:, :] matrix, const int32_t[::1] rows, const int32_t[::1] columns, double[:, ::1] out):
+def entries(
+    const Entry[:, :] matrix, const int32_t[::1] rows, const int32_t[::1] columns, double[:, ::1] out
+):
     """Write the entries of a matrix at some rows and columns."""
     cdef ptrdiff_t i, j
     with nogil:
@@ -290,7 +293,8 @@ def add_rows(
     with nogil:
         if whole:
             table.smo_add(
-                whole, &out[0], len(places), &matrix[0, 0], matrix.strides[0] // sizeof(Entry), &places[0], &coefficients[0]
+                whole, &out[0], len(places), &matrix[0, 0], matrix.strides[0] // sizeof(Entry), &places[0],
+                &coefficients[0],
             )
         for k in range(len(places)):
             for j in range(whole, n):
