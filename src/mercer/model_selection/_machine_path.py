@@ -364,7 +364,10 @@ def _enter(search, path, task, steps):
 
 
 def _tasks(path, machines, n_splits):
-    """Tasks, those of one kernel matrix after those of another: no more than some are there at a time."""
+    """Tasks, those of one kernel matrix after those of another: no more than some are there at a time.
+
+    The last ones first: of ascending γ the largest takes longest, and short tasks let threads end together.
+    """
     by_gram = {}
     for machine, by_C in machines:
         for fold in range(n_splits):
