@@ -258,10 +258,10 @@ static void fill(DualRows *rows, ptrdiff_t layout_row, char *out)
     rows->n_computed++;
     const int n_ranges = n_distinct(rows);
     const DualRange *ranges = rows->ranges;
-    const int shared = rows->team && rows->work * (double)rows->n > TEAM_WORK;
-    if (shared)
+    const int by_team = rows->team && rows->work * (double)rows->n > TEAM_WORK;
+    if (by_team)
         team_run(rows->team, fill_part, &job);
-    for (int r = 0; !shared && r < n_ranges; r++) {
+    for (int r = 0; !by_team && r < n_ranges; r++) {
         char *values = out + (size_t)ranges[r].position * size;
         if (n_ranges == 1 || !copy_shared(rows, &ranges[r], layout_row, values)) {
             fill_range(&job, &ranges[r], 0, ranges[r].length, rows->scratch);

@@ -227,10 +227,11 @@ class MachinePath:
 
     def _by_class(self, paths, c):
         """The pairs of a class, its support vectors by their number in it, and β (pairs and C, support)."""
-        machines, parts = map(list, zip(*self.pairs.of_class(c), strict=True))
-        starts = [paths[p].problem.taken[part.start] for p, part in zip(machines, parts, strict=True)]
-        size = self.pairs.sizes[c]
-        betas = [paths[p].beta[:, start : start + size] for p, start in zip(machines, starts, strict=True)]
+        machines, betas = [], []
+        for p, part in self.pairs.of_class(c):
+            start = paths[p].problem.taken[part.start]  # a class's variables follow each other
+            machines.append(p)
+            betas.append(paths[p].beta[:, start : start + self.pairs.sizes[c]])
         support = np.flatnonzero(np.any([beta.any(axis=0) for beta in betas], axis=0))
         return machines, support, np.concatenate([beta[:, support] for beta in betas])
 
