@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mercer.kernels import RBF
+from mercer.kernels import RBF, Linear
 from mercer.losses import Logistic, Softmax
 from mercer.solvers import newton_factors, newton_parts
 from mercer.solvers.held_matrix import low_rank_of
@@ -78,6 +78,35 @@ def test_against_the_matrix(loss, scale):
     W = D * systems.R
     exact = np.einsum("iqc,ij,jqc->q", W, systems.K, W, optimize=True)
     np.testing.assert_allclose(size, exact, rtol=0.1)  # 128 rows of F, and the mean of what they leave
+
+
+class TestFewRows:
+    """What is factored whole: in float32 where that carries it, or else in float64; or a low rank of K."""
+
+    def preconditioner(self, kernel, alpha, loss=None, n=60):
+        rng = np.random.default_rng(3)
+        K, loss = kernel(rng.normal(size=(n, 2))), loss or Logistic()
+        C = 3 if loss.vector else 1
+        y = rng.integers(0, 3, (n, 1)) if loss.vector else rng.choice([-1.0, 1.0], (n, 1))
+        curvature = Curvature(loss, y, rng.normal(size=(n, 1, C)), np.ones((n, 1)))
+        made = preconditioner(low_rank_of(K, rng), curvature, np.array([alpha]), K)
+        return made, K, curvature, rng.normal(size=(n, 1, C))
+
+    @pytest.mark.parametrize("loss", [Logistic(), Softmax()], ids=str)
+    @pytest.mark.parametrize(("alpha", "dtype", "rtol"), [(1e-3, np.float32, 1e-2), (1e-6, np.float64, 1e-6)])
+    def test_dtype(self, loss, alpha, dtype, rtol):
+        made, K, curvature, R = self.preconditioner(RBF(20.0), alpha, loss)
+        assert type(made) is Factors
+        assert made.dtype == dtype
+        found, _ = made(R, np.arange(1))
+        for output in range(R.shape[2]):
+            d = curvature.diagonal[:, 0, output]
+            expected = np.linalg.solve(d[:, None] * K * d + 2 * alpha * np.eye(60), R[:, 0, output])
+            error = np.linalg.norm(found[:, 0, output] - expected)
+            assert error <= rtol * np.linalg.norm(expected)
+
+    def test_a_low_rank_is_taken_as_it_is(self):
+        assert type(self.preconditioner(Linear(), 1e-3)[0]) is Preconditioner
 
 
 def test_a_large_scale_of_weights_is_no_matter():

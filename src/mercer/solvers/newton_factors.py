@@ -26,6 +26,10 @@ __all__ = ["Factors", "preconditioner"]
 
 #: Of ``tr(D K D) / 2α``, what rows may have together that are left out of a factor.
 _LEFT_OUT = 0.3
+#: Up to this trace of ``D K D / 2α`` float32 carries the factors of few rows; and up to so much of n K is of
+#: a low rank, whose factor is the cheaper one.
+_SINGLE_UP_TO, _LOW = 1e6, 0.5
+_SINGLE = np.dtype(np.float32)
 #: A factor's multiply-adds over those of a product that takes as long, with the factor's part in it.
 _FASTER = 80.0
 #: Numbers, of 16 bits mostly and at most 32, that factors may keep, over those in K.
@@ -59,9 +63,11 @@ def preconditioner(low_rank, curvature, alphas, matrix=None, share=1, n_threads=
     -------
     Preconditioner, Factors, CoupledFactors or CoupledRank
     """
-    few = matrix is not None and len(matrix) <= WHOLE_UP_TO
-    if matrix is not None and (not few or (hard and curvature.vector)):
-        pose = _coupled if curvature.vector else _one_by_one
+    if matrix is not None:
+        if len(matrix) <= WHOLE_UP_TO and not (hard and curvature.vector):
+            pose = _of_few
+        else:
+            pose = _coupled if curvature.vector else _one_by_one
         factors = pose(low_rank, curvature, alphas, matrix, share, n_threads)
         if factors is not None and factors.made:
             return factors
@@ -87,6 +93,16 @@ def _coupled(low_rank, curvature, alphas, K, share, n_threads):
     return CoupledRank(low_rank, curvature, alphas, K.diagonal(), rank, making, n_threads)
 
 
+def _of_few(low_rank, curvature, alphas, K, _, n_threads):
+    """Factors of few rows, in float64 where float32 does not carry them, unless K is of a low rank."""
+    if len(low_rank.F) <= _LOW * len(K):
+        return None
+    rows = _bending_rows(K, curvature, alphas)
+    single = _strength(K, curvature, alphas).sum(axis=0).max() <= _SINGLE_UP_TO
+    dtype = _SINGLE if single else np.dtype(np.float64)
+    return Factors(low_rank, curvature, alphas, K, rows, n_threads, dtype)
+
+
 def _one_by_one(low_rank, curvature, alphas, K, share, n_threads):
     """Factors of problems of one output each where a low rank would have to be in float64."""
     if Preconditioner.fits_single(low_rank, curvature, alphas):
@@ -106,16 +122,21 @@ def _have_room(sizes, K, share, element=4):
 
 def _bending_rows(K, curvature, alphas):
     """For each column the rows without which ``D K D`` would lose more than a part of 2α."""
-    D = curvature.diagonal
-    n, _, n_outputs = D.shape
-    strength = np.square(D).reshape(n, -1) * K.diagonal()[:, None] / np.repeat(2 * alphas, n_outputs)
+    strength = _strength(K, curvature, alphas)
     order = np.argsort(strength, axis=0, kind="stable")
     kept = np.cumsum(np.take_along_axis(strength, order, axis=0), axis=0) > _LEFT_OUT
     return [np.sort(order[kept[:, column], column]) for column in range(strength.shape[1])]
 
 
+def _strength(K, curvature, alphas):
+    """The diagonal of ``D K D / 2α`` for each column, (n, q · C)."""
+    D = curvature.diagonal
+    n, _, n_outputs = D.shape
+    return np.square(D).reshape(n, -1) * K.diagonal()[:, None] / np.repeat(2 * alphas, n_outputs)
+
+
 class Factors(Following):
-    """``(D K D + 2α I)⁻¹`` by problem and output, by float32 factors over the rows that bend.
+    """``(D K D + 2α I)⁻¹`` by problem and output, by factors over the rows that bend.
 
     Of the other rows no more than the diagonal is used.
 
@@ -132,22 +153,20 @@ class Factors(Following):
         For each problem and output the rows of its factor.
     n_threads : int or None
         Changes nothing in the result.
+    dtype : dtype
+        Of the factors.
 
     Attributes
     ----------
-    dtype : dtype
-        float32.
     made : bool
         Whether all factors could be.
     cost : float
         What making them takes, in products with K.
     """
 
-    dtype = np.dtype(np.float32)
-
-    def __init__(self, low_rank, curvature, alphas, K, rows, n_threads=None):
+    def __init__(self, low_rank, curvature, alphas, K, rows, n_threads=None, dtype=_SINGLE):
         super().__init__(curvature, alphas, K.diagonal())
-        n = len(K)
+        n, self.dtype = len(K), dtype
         self.threads = count_threads(n_threads)
         self.F = low_rank.F[:LEADING].astype(np.float32)
         self.left = left_by(low_rank, len(self.F))
@@ -156,7 +175,7 @@ class Factors(Following):
 
         def make(column, n_threads):
             mine = rows[column]
-            factor = factor_of_part(K, mine, self.D[mine, column], self.shift[column], n_threads)
+            factor = factor_of_part(K, mine, self.D[mine, column], self.shift[column], n_threads, dtype=dtype)
             self.parts[column] = mine, *factor
 
         make_each(make, len(rows), self.threads)

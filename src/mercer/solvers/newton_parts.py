@@ -1,4 +1,4 @@
-"""Float32 factors of parts of Newton systems.
+"""Factors of parts of Newton systems, in float32 mostly.
 
 Place on the way: ``newton_system`` → **newton_parts** → ``newton_coupled``, ``newton_factors`` → ``newton``.
 """
@@ -17,9 +17,9 @@ __all__ = ["factor_of_part", "make_each"]
 #: Rows times the largest D² k / 2α, k of K's diagonal, up to which numbers of 16 bits carry a factor: none of
 #: its numbers is beyond the root of that, so that their rounding in a row is a tenth of the root of 2α.
 _COARSE_UP_TO = (0.1 * 2**16) ** 2
-_EPS = float(np.finfo(np.float32).eps)
 #: Rows of a part that inner products of directions are made for at a time.
 _STRETCH = 512
+_SINGLE = np.dtype(np.float32)
 
 
 def make_each(make, count, threads):
@@ -40,7 +40,7 @@ def make_each(make, count, threads):
             make(index, threads)
 
 
-def factor_of_part(K, rows, d, shift, n_threads, directions=None):
+def factor_of_part(K, rows, d, shift, n_threads, directions=None, dtype=_SINGLE):
     """Factor ``d (K ∘ U Uᵀ) d + shift I`` among some rows, U being 1 without directions.
 
     Parameters
@@ -55,24 +55,29 @@ def factor_of_part(K, rows, d, shift, n_threads, directions=None):
         Changes nothing in the result.
     directions : ndarray of shape (m, C) or None
         U, its rows of norm 1.
+    dtype : dtype
+        The factor's.
 
     Returns
     -------
     solve : callable or None
-        ``(b, n_threads) -> x`` of the system over `unit`, float32; None without a factor.
+        ``(b, n_threads) -> x`` of the system over `unit`, in `dtype`; None without a factor.
     unit : float
     """
-    n = len(rows)
+    n, single, eps = len(rows), dtype == _SINGLE, float(np.finfo(dtype).eps)
     diagonal = K[rows, rows] * d**2
     trace = float(diagonal.sum())
-    coarse = n * float(diagonal.max(initial=0.0)) <= _COARSE_UP_TO * shift
+    coarse = single and n * float(diagonal.max(initial=0.0)) <= _COARSE_UP_TO * shift
     unit = power_of_two(trace)  # float32 holds no more than 3e38
     d = d / np.sqrt(unit)
     for extra in (1.0, 10.0, 100.0):
-        A = _native.scaled_part(K, rows, d, n_threads)
+        if single:
+            A = _native.scaled_part(K, rows, d, n_threads)
+        else:
+            A = (d[:, None] * K[np.ix_(rows, rows)] * d).T
         if directions is not None:
-            _multiply_inner(A.T, directions.astype(np.float32))
-        A.T.flat[:: n + 1] += np.float32((shift + extra * _EPS * trace) / unit)
+            _multiply_inner(A.T, directions.astype(dtype))
+        A.T.flat[:: n + 1] += dtype.type((shift + extra * eps * trace) / unit)
         if _native.cholesky(A, n_threads) == 0:
             return _solver(A, coarse, n_threads), unit
     return None, unit
