@@ -23,7 +23,7 @@ from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import n_rows, take_rows
 from ._families import family_of
 from ._results import Outcome, last_step
-from ._scores import known_from_decisions, weights_of
+from ._scores import first_of_equal, known_from_decisions, weights_of
 from ._work import left_to_fits
 
 __all__ = ["go_by_alphas", "kernel_matrix"]
@@ -45,9 +45,13 @@ def go_by_alphas(search):
         if not known_from_decisions(search.scores.scoring, search.scores.scorers, answers):
             continue
         for view in views.of(group):
-            # of pooled rows there are no fits by themselves
-            with nullcontext() if search.pooled else left_to_fits():
+            with _refusals(search.pooled):
                 _solve(search, group, view)
+
+
+def _refusals(pooled):
+    """What becomes of errors: the fits by themselves raise them again, of which pooled rows have none."""
+    return nullcontext() if pooled else left_to_fits()
 
 
 @dataclass
@@ -81,7 +85,7 @@ def _groups(search):
             continue  # machines told
         estimator = search.posed(cell)
         final, prefix = last_step(estimator)
-        if not _is_taken(final):
+        if not _is_taken(final, search.pooled):
             continue
         others = {name: value for name, value in cell.items() if name != f"{prefix}alpha"}
         alpha = float(final.alpha)
@@ -94,9 +98,9 @@ def _groups(search):
     return found
 
 
-def _is_taken(final):
+def _is_taken(final, pooled):
     """Whether there is a family for an estimator, and its parameters are in range."""
-    with left_to_fits():
+    with _refusals(pooled):
         if family_of(final) is not None:
             final._check_parameters()
             return True
@@ -252,7 +256,8 @@ def _outcomes(search, view, family, K, alphas, machine, give, dtype):
         return
     if search.pooled:
         return
-    parts = {fold: _Parts(search, view, train, test) for fold, train, test in family.folds}
+    first = None if family.labels_only else first_of_equal(view.X)
+    parts = {fold: _Parts(search, view, train, test, first) for fold, train, test in family.folds}
     for alpha, fold, values in family.values(K, alphas, search.n_threads):
         yield alpha, fold, parts[fold].outcome(machine, give, values.astype(dtype, copy=False))
 
@@ -305,9 +310,11 @@ def _squared_errors(machine, y):
 class _Parts:
     """Scores of one fold."""
 
-    def __init__(self, search, view, train, test):
+    def __init__(self, search, view, train, test, first):
         self.search, self.places = search, (test, train)
         self.targets = [(view.y[rows], weights_of(view.weights, rows)) for rows in self.places]
+        if first is not None:
+            self.places = first[test], first[train]
 
     def outcome(self, machine, give, values):
         """The `Outcome` for predictions of all rows."""

@@ -15,7 +15,7 @@ from ..solvers.spectral import eigenvalue_range
 from ._alpha_path import kernel_matrix
 from ._results import last_step
 
-__all__ = ["alphas_from_spectrum", "of_alphas", "searches_alpha"]
+__all__ = ["alphas_from_spectrum", "cells_along", "of_alphas", "searches_alpha"]
 
 # The grid: from the power of ten above the largest eigenvalue, at which nearly nothing is fitted, down by so
 # many decades in so many steps each.
@@ -95,15 +95,41 @@ def of_alphas(estimator, found, by):
     if by is None:
         return chosen
     cells = found["cv_results_"]["params"]
-    others = {key: value for key, value in best.items() if key != name}
+    along = cells_along(cells, best, name)
+    if not along:
+        return chosen
     mean, error = _scores(found, by)
     least = mean[found["best_index_"]] - error[found["best_index_"]]
-    near = [
-        cell[name]
-        for cell, score in zip(cells, mean, strict=True)
-        if score >= least and same_parameters({key: v for key, v in cell.items() if key != name}, others)
-    ]
+    near = [cells[index][name] for index in along if mean[index] >= least]
     return {**chosen, "alpha_1se_": max(near, default=best[name])}
+
+
+def cells_along(cells, best, name):
+    """The cells that differ from the best one in α alone; none where it has an α for each target.
+
+    Parameters
+    ----------
+    cells : list of dict
+    best : dict
+        One of them.
+    name : str
+        α's.
+
+    Returns
+    -------
+    list of int
+    """
+
+    def others(cell):
+        return {key: value for key, value in cell.items() if key != name}
+
+    return [
+        index
+        for index, cell in enumerate(cells)
+        if np.ndim(best[name]) == 0
+        and np.ndim(cell.get(name, ())) == 0
+        and same_parameters(others(cell), others(best))
+    ]
 
 
 def _scores(found, by):

@@ -16,12 +16,13 @@ from sklearn.utils import column_or_1d
 from .._arrays import check_targets, check_weights
 from .._threads import n_threads as count_threads
 from ..estimators._base import check_rng
-from ..estimators._costs import _TOL, CostClassifier
+from ..estimators._costs import _TOL
+from ..estimators.classification import KernelLogisticRegression, SquaredMarginClassifier
 from ..estimators.regression import KernelRegressor, check_cost_targets, predicted_mean
 from ..estimators.ridge import KernelRidge
 from ..kernels.prepared import n_rows
 from ..solvers.held_matrix import HeldMatrix, low_rank_of
-from ..solvers.newton import newton
+from ..solvers.newton import MAX_ITER, newton
 from ..solvers.newton_labels import Labels
 from ..solvers.ridge_folds import ridge_folds
 from ..solvers.spectral import ridge_loo_path
@@ -226,6 +227,11 @@ class _NewtonFamily:
             yield float(alpha), found
 
 
+def _ends_by_tol(estimator):
+    """Whether no fewer steps are allowed than by default: a fit that is cut short depends on its start."""
+    return estimator.max_iter is None or estimator.max_iter >= MAX_ITER
+
+
 def _in_lockstep(folds, n, columns):
     """Folds in groups, whatever the number of threads."""
     together = len(folds) if n < _FEW_ROWS else min(max(_COLUMNS // columns, 1), _TOGETHER)
@@ -242,7 +248,8 @@ class ClassifierFamily(_NewtonFamily):
     @staticmethod
     def takes(estimator):
         """Whether an estimator's parameters are of the kind that this way is for."""
-        exact = isinstance(estimator, CostClassifier) and estimator.approximation is None
+        own = type(estimator) in (KernelLogisticRegression, SquaredMarginClassifier)
+        exact = own and estimator.approximation is None and _ends_by_tol(estimator)
         return exact and estimator.solver in ("auto", "newton")
 
     def _posed_folds(self, y, folds, n):
@@ -283,7 +290,7 @@ class RegressorFamily(_NewtonFamily):
         """Whether an estimator's parameters are of the kind that this way is for."""
         if type(estimator) is not KernelRegressor or estimator.approximation is not None:
             return False
-        return estimator._check_parameters()[1] == "newton"
+        return _ends_by_tol(estimator) and estimator._check_parameters()[1] == "newton"
 
     def _posed_folds(self, y, folds, n):
         self.loss, _ = self.estimator._check_parameters()

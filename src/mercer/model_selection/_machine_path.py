@@ -22,7 +22,7 @@ from ..estimators.svm import SVC
 from ..kernels.prepared import n_rows, take_rows
 from ._chains import Chain, Gram, Pairs
 from ._results import Outcome
-from ._scores import decided, known_from_decisions, weights_of
+from ._scores import decided, first_of_equal, known_from_decisions, weights_of
 from ._work import left_to_fits, run_tasks
 
 __all__ = ["ChainTask", "MachinePath", "go_by_machines"]
@@ -77,6 +77,8 @@ class MachinePath:
     def __init__(self, X, y, weights, splits, *, with_train, labels_only, n_threads):
         self.X, self.y, self.sample_weight, self.splits = X, y, weights, splits
         self.with_train, self.labels_only, self.n_threads = with_train, labels_only, n_threads
+        # labels do not depend on the last digits of decisions
+        self.first = None if labels_only else first_of_equal(X)
         self.classes, self.codes = np.unique(y, return_inverse=True)
         # samples of a class that are held out together are adjacent: the solver passes over them
         order = np.argsort(_held_out_by(splits, len(y)), kind="stable")
@@ -182,6 +184,8 @@ class MachinePath:
         wanted = [test, train] if self.with_train else [test]
         # float64 where a pair had to go over to it
         held = task.gram.held(check, np.result_type(*(path.problem.dtype for path in paths)))
+        if self.first is not None:
+            wanted = [self.first[rows] for rows in wanted]
         values = [self._decisions(held, paths, self.place[rows], check) for rows in wanted]
         seconds = np.sum([path.seconds for path in paths], axis=0)
         # a solution at which rounding leaves no step is one for which a fit by itself warns, too
@@ -257,7 +261,9 @@ def go_by_machines(search):
     search : Search
     """
     machines = _machines(search)
-    if not machines or not known_from_decisions(search.scores.scoring, search.scores.scorers):
+    if search.pooled or not machines:
+        return
+    if not known_from_decisions(search.scores.scoring, search.scores.scorers):
         return
     first = machines[0][0]
     # of another kind of kernel rows are checked in another way

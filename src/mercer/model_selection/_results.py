@@ -109,7 +109,10 @@ def cells_of(estimator, alphas, Cs, gammas, param_grid):
                 f"param_grid has {', '.join(twice)}, which alphas, Cs or gammas give, too; pass one of them"
             )
         _check_names(estimator, grid, known)
-    return [cell for grid in grids for cell in ParameterGrid({**grid, **own})]
+    cells = [cell for grid in grids for cell in ParameterGrid({**grid, **own})]
+    if not cells:
+        raise ValueError(f"param_grid={param_grid!r} has no cell; give at least one value for each parameter")
+    return cells
 
 
 def _require(estimator, argument, name):

@@ -11,6 +11,7 @@ from inspect import signature
 from traceback import format_exc
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn import get_config
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier, is_regressor
 from sklearn.exceptions import UndefinedMetricWarning
@@ -18,10 +19,11 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import _safe_split
 
+from ..estimators._canonical import canonical_rows
 from ..kernels.prepared import n_rows
 from ._results import Outcome, weight_name
 
-__all__ = ["Scores", "decided", "known_from_decisions", "weights_of"]
+__all__ = ["Scores", "decided", "first_of_equal", "known_from_decisions", "weights_of"]
 
 # Responses that a scorer may ask for and decisions give.
 _RESPONSES = {"predict", "decision_function"}
@@ -83,6 +85,30 @@ def weights_of(weights, rows):
     ndarray or None
     """
     return None if weights is None else np.maximum(weights[rows], 0.0)
+
+
+def first_of_equal(X):
+    """For each row the first one that equals it, or None where there are no two.
+
+    By its decision both are to be scored: where ranks count, a last digit that differs breaks their tie.
+
+    Parameters
+    ----------
+    X : ndarray, sparse matrix or sequence of n
+        What is no matrix of numbers has no equal rows here.
+
+    Returns
+    -------
+    ndarray of int of shape (n,), or None
+    """
+    if getattr(X, "ndim", 0) != 2 or getattr(X, "dtype", np.dtype(object)).kind not in "biuf":
+        return None
+    equal = canonical_rows(X, None, 1, None)
+    if equal.members is None:
+        return None
+    first = np.empty(X.shape[0], np.intp)
+    first[equal.members] = np.repeat(equal.rows, np.diff(equal.starts))
+    return first
 
 
 class Scores:
@@ -176,7 +202,8 @@ class Scores:
     def is_accuracy(self, estimator):
         """Whether the only score is the share of labels that are right."""
         own = self.scoring is None and type(estimator).score is ClassifierMixin.score
-        return own or (isinstance(self.scoring, str) and self.scoring == "accuracy")
+        named = isinstance(self.scoring, str) and self.scoring == "accuracy"
+        return own or (named and is_classifier(estimator))
 
     def tells_error(self, estimator):
         """Whether the only score is 1 less the error."""
@@ -275,7 +302,8 @@ class Scores:
         """
         if y is None or not (is_classifier(estimator) or is_regressor(estimator)):
             return np.nan
-        if scores is not None and self.tells_error(estimator):
+        # what stands for a score that failed tells nothing
+        if scores is not None and self.tells_error(estimator) and scores["score"] != self.error_score:
             return 1.0 - scores["score"]
         return _error(estimator, _predicted(estimator, X), y, weights)
 
@@ -295,12 +323,18 @@ def _error(estimator, predicted, y, weights):
         weights = None
     if not is_regressor(estimator):
         return 1.0 - _share_right(predicted, y, weights)
-    squares = np.square(predicted - np.asarray(y).reshape(predicted.shape)).reshape(len(predicted), -1)
-    return float(np.average(squares.mean(axis=1), weights=weights))
+    y = np.asarray(y, dtype=np.float64).reshape(predicted.shape)
+    return _mean(np.square(predicted.astype(np.float64) - y), weights)
 
 
 def _share_right(predicted, y, weights):
-    return float(np.average(predicted == np.asarray(y), weights=weights))
+    y = y.toarray() if sp.issparse(y) else np.asarray(y)
+    return _mean(predicted == y.reshape(predicted.shape), weights)
+
+
+def _mean(values, weights):
+    """The mean over outputs and rows, which count by their weights."""
+    return float(np.average(values.reshape(len(values), -1).mean(axis=1), weights=weights))
 
 
 def _takes_weights(scorer, estimator):

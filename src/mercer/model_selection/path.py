@@ -36,8 +36,8 @@ __all__ = ["PathCV"]
 
 # What an earlier fit may have left that this one does not find.
 _MAY_BE_ABSENT = (
-    "best_estimator_", "refit_time_", "best_score_", "feature_names_in_", "train_error_", "best_alpha_",
-    "alpha_1se_",
+    "best_estimator_", "best_index_", "best_params_", "refit_time_", "best_score_", "feature_names_in_",
+    "train_error_", "best_alpha_", "alpha_1se_",
 )  # fmt: skip
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 from sklearn.base import is_classifier
 
+from mercer.model_selection._alphas import cells_along
+from mercer.model_selection._results import last_step
 from mercer.plotting._axes import INK, TEST, TRAIN, axes
 
 
@@ -79,13 +81,13 @@ class ErrorPathDisplay:
             raise ValueError(
                 f"{type(search).__name__} has no best_alpha_: it is not fitted, or did not search alpha"
             )
-        best = search.best_params_
         # of a pipeline the last step's; a kernel may have an alpha of its own
-        steps = getattr(search.estimator, "steps", None)
-        key = "alpha" if steps is None else f"{steps[-1][0]}__alpha"
-        others = {name: value for name, value in best.items() if name != key}
-        cells = search.cv_results_["params"]
-        rows = [i for i, cell in enumerate(cells) if all(cell.get(n) == v for n, v in others.items())]
+        key, cells = f"{last_step(search.estimator)[1]}alpha", search.cv_results_["params"]
+        rows = cells_along(cells, search.best_params_, key)
+        if not rows:
+            raise ValueError(
+                f"the best alpha is one for each target, {search.best_alpha_!r}: no line to draw"
+            )
         test = search.test_error_[rows]
         if test.shape[1] != search.n_splits_:  # of pooled rows: their spread is not that of their mean
             test = np.average(test, axis=1, weights=search._error_weights)[:, None]

@@ -21,7 +21,10 @@ from .newton_problem import Problems, minimise_in_span
 from .newton_steps import Inner, State, minimise, settled
 from .newton_system import laid_out
 
-__all__ = ["NewtonOutcome", "newton"]
+__all__ = ["MAX_ITER", "NewtonOutcome", "newton"]
+
+#: Most steps, unless the caller says otherwise.
+MAX_ITER = 100
 
 #: Of P, what the last step in the span of other solutions may have brought.
 _START = 1e-4
@@ -200,7 +203,7 @@ def newton(
     single=None,
     start=None,
     tol=1e-8,
-    max_iter=100,
+    max_iter=MAX_ITER,
     on_step=None,
     n_classes=None,
     labels=None,
