@@ -112,6 +112,7 @@ def test_g08_a_regression_that_needs_no_support_vector(form, kernel):
 
 
 @every_machine
+@pytest.mark.filterwarnings("ignore:.*leaves no margin")
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "precomputed"])
 def test_g09_the_callers_arrays(machine, kernel):
     rng = np.random.default_rng(0)

@@ -291,13 +291,15 @@ class TestNu:
         assert np.all(np.isfinite(model.dual_coef_))
 
     @staticmethod
-    def two_sides(size, weight, tol):
-        """A model of two classes apart, without a warning, and its decisions."""
+    def two_sides(size, weight, tol, unless=None):
+        """A model of two classes apart, without a warning but `unless`, and its decisions."""
         rng = np.random.default_rng(0)
         samples, y = rng.normal(size=(60, 2)), np.repeat([0, 1], 30)
         samples[:, 0] += 4 * y - 2
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            if unless is not None:
+                warnings.filterwarnings("ignore", message=unless)
             model = NuSVC(nu=0.3, kernel="linear", tol=tol)
             model.fit(size * samples, y, sample_weight=np.full(60, weight))
         return model, model.decision_function(size * samples)
@@ -312,9 +314,18 @@ class TestNu:
 
     @pytest.mark.parametrize("size", [1e-100, 1e-150])
     def test_a_square_of_rho_that_leaves_the_range_is_not_needed(self, size):
-        model, decisions = self.two_sides(size, 1.0, 1e-3)
+        # tol is far from so small a margin, too
+        model, decisions = self.two_sides(size, 1.0, 1e-3, ".*larger than the gap")
         assert 0.5 < np.abs(decisions).mean() < 2
         assert 0.1 < model.margin_[0] / size < 10
+
+    def test_a_margin_within_the_gap_is_said_to_be_none(self):
+        """The hulls meet, and at a larger tol rho is what the solver left of its gap."""
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(40, 2)), rng.integers(0, 2, 40)
+        for tol in (1e-13, 1e-6, 1e-3):
+            with pytest.warns(UserWarning, match="leaves no margin"):
+                NuSVC(nu=0.2, kernel="linear", tol=tol).fit(X, y)
 
     @pytest.mark.parametrize("size", [1e3, 1.0, 1e-5])
     def test_equal_rows_of_both_classes_have_none(self, size):

@@ -548,6 +548,7 @@ def shared(known):
 
 
 @kinds
+@pytest.mark.filterwarnings("ignore:.*leaves no margin")
 def test_coef_of_the_linear_kernel(kind, rng):
     X, y = rng.normal(size=(20, 3)), np.where(np.arange(20) < 9, -1.0, 1.0)
     model = Problem(kind, "linear", X, y, np.ones(20)).fit(tol=1e-6)

@@ -13,7 +13,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn import datasets
 from sklearn import svm as reference
+from sklearn.gaussian_process.kernels import RBF as GPKernel
 from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.model_selection import GridSearchCV
 
 from mercer import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
@@ -234,3 +236,14 @@ def test_larger_regressions(name, ours, params):
     X, y, Z, labels = from_folder(name)
     scale = np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
     compare_regressions(ours, params, ((X - X.mean(axis=0)) / scale, y, (Z - X.mean(axis=0)) / scale, labels))
+
+
+def test_parameters_of_a_callable_are_set_like_those_of_others(rng):
+    X = rng.normal(size=(60, 2))
+    y = (np.sum(X**2, axis=1) > 1.4).astype(int)
+    grid = {"kernel__length_scale": [0.1, 1.0, 10.0]}
+    found, known = (
+        GridSearchCV(machine(kernel=GPKernel(1.0)), grid).fit(X, y) for machine in (SVC, reference.SVC)
+    )
+    assert found.best_params_ == known.best_params_
+    np.testing.assert_allclose(found.cv_results_["mean_test_score"], known.cv_results_["mean_test_score"])

@@ -4,13 +4,20 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mercer import SVC
+from mercer import SVC, NuSVC
+from mercer.estimators._canonical import CanonicalRows
 from mercer.solvers.platt import fit_sigmoid, sigmoid
+
+
+def numbers(positive, weights):
+    """Of positive and other labels; the largest weight is a sample's, if it is below 1."""
+    weights = weights / min(1.0, weights.max())
+    return weights[positive].sum(), weights[~positive].sum()
 
 
 def cost(parameters, decisions, positive, weights):
     """Minus the likelihood's logarithm, over the sum of weights."""
-    n_pos, n_neg = weights[positive].sum(), weights[~positive].sum()
+    n_pos, n_neg = numbers(positive, weights)
     t = np.where(positive, (n_pos + 1) / (n_pos + 2), 1 / (n_neg + 2))
     z = parameters[0] * decisions + parameters[1]
     return np.sum(weights * (t * z + np.logaddexp(0, -z))) / weights.sum()
@@ -38,7 +45,7 @@ def test_decisions_that_hardly_differ_have_the_share_of_the_positive(weight, apa
     decisions *= scale
     weights = np.where(np.arange(30) < 20, weight, 1e-3 * weight)
     A, B = fit_sigmoid(decisions, positive, weights)
-    n_pos, n_neg = weights[positive].sum(), weights[~positive].sum()
+    n_pos, n_neg = numbers(positive, weights)
     share = (n_pos * (n_pos + 1) / (n_pos + 2) + n_neg / (n_neg + 2)) / (n_pos + n_neg)
     np.testing.assert_allclose(sigmoid(decisions, A, B), share, atol=1e-6)
     assert abs(A) * scale < 100
@@ -52,3 +59,49 @@ def test_of_three_classes_with_rows_that_are_next_to_equal():
     np.testing.assert_allclose(
         model.predict_proba(X), model.predict_proba(X[:1]).repeat(9, axis=0), atol=1e-6
     )
+
+
+class TestFolds:
+    """What is held out of rows that are there many times."""
+
+    @staticmethod
+    def log_loss(machine, X, y, truth):
+        p = machine.fit(X, y).predict_proba(X)
+        return -np.mean(truth * np.log(p[:, 1]) + (1 - truth) * np.log(p[:, 0]))
+
+    @pytest.mark.parametrize("machine", [SVC(probability=True), NuSVC(nu=0.2, probability=True)], ids=str)
+    def test_few_distinct_rows(self, machine, rng):
+        X = rng.integers(1, 11, size=(600, 1)).astype(float)
+        truth = sigmoid(X[:, 0] - 5.5, -2.0, 0.0)
+        y = (rng.random(600) < truth).astype(int)
+        best = -np.mean(truth * np.log(truth) + (1 - truth) * np.log(1 - truth))
+        assert self.log_loss(machine, X, y, truth) < best + 0.1  # of whole rows' folds: best + 0.23
+
+    def test_two_rows(self):
+        X, y = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([0, 1, 0, 1])
+        counts = np.array([90, 10, 10, 90])
+        weighted = SVC(kernel="linear", probability=True).fit(X, y, sample_weight=counts)
+        np.testing.assert_allclose(weighted.predict_proba(X[::2])[:, 1], [0.1, 0.9], atol=0.02)
+        repeated = SVC(kernel="linear", probability=True).fit(X.repeat(counts, 0), y.repeat(counts))
+        assert repeated.probA_ == weighted.probA_
+
+    @pytest.mark.parametrize("counts", [[1, 2, 3, 7, 1, 12, 5, 6], [1] * 8, [2] * 8])
+    def test_parts_add_up_and_no_fold_has_more_than_its_turn(self, counts):
+        counts = np.array(counts, dtype=float)
+        rows = CanonicalRows(np.arange(8), np.array([0, 3, 3, 8]), counts)
+        held = SVC()._folds(rows)
+        np.testing.assert_allclose(held.sum(axis=0), 1.0, rtol=1e-15)
+        for start, stop in ((0, 3), (3, 8)):  # rows are dealt in turn, class by class
+            dealt = (held * counts)[:, start:stop].sum(axis=1)
+            assert np.ptp(dealt) <= 1
+        whole = counts == 1
+        assert set(np.unique(held[:, whole])) <= {0.0, 1.0}
+
+    @pytest.mark.parametrize("scale", [1 / 300, 1e-6])
+    def test_small_weights_are_no_matter(self, scale, rng):
+        X = rng.normal(size=(300, 3))
+        y = (X[:, 0] + rng.normal(size=300) > 0).astype(int)
+        known = SVC(probability=True).fit(X, y)
+        weights = np.full(300, scale)
+        scaled = SVC(C=1 / scale, probability=True).fit(X, y, sample_weight=weights)
+        np.testing.assert_allclose(scaled.predict_proba(X), known.predict_proba(X), atol=1e-6)

@@ -213,6 +213,8 @@ class KernelEstimator(BaseEstimator):
         if not inner:
             return super().set_params(**params)
         kernel = params.get("kernel", self.kernel)
+        if not isinstance(kernel, Kernel) and hasattr(kernel, "set_params"):
+            return super().set_params(**params, **{f"kernel__{key}": value for key, value in inner.items()})
         if not isinstance(kernel, Kernel):
             raise ValueError(
                 f"kernel={kernel!r} has no parameters {sorted(inner)!r}; pass an expression such as "

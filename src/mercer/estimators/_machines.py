@@ -53,9 +53,9 @@ class Machines:
         ρ of a ν-SVC, else 1.
     sides : Sides or None
         The samples of the problems, where there may be several.
-    held_out : list of (decisions, labels, samples) or None
-        By problem, where parts were held out: the decisions about them from machines without them, and which
-        of all distinct rows they are.
+    held_out : list of (decisions, labels, samples, shares) or None
+        By problem, where parts were held out: the decisions about them from machines without them, which of
+        all distinct rows they are, and which parts of these.
     extra : dict
         More that one machine has: "epsilon".
     """
@@ -183,16 +183,17 @@ def _with_folds(jobs, n_sets, folds):
     """The jobs once more for each fold: set + fold·n_sets."""
     if folds is None:
         return jobs
-    shifts = [n_sets * f for f in range(int(folds.max()) + 2)]
+    shifts = [n_sets * f for f in range(len(folds) + 1)]
     return [job._replace(sets=tuple(each + shift for each in job.sets)) for shift in shifts for job in jobs]
 
 
 def _held_boxes(upper, folds):
-    """`upper` (n_sets, n) as it is, and then with each fold's samples out."""
+    """`upper` (n_sets, n) as it is, and then with each fold's parts of the samples out."""
     if folds is None:
         return upper
-    inside = [upper] + [np.where(folds == f, 0.0, upper) for f in range(int(folds.max()) + 1)]
-    return np.concatenate(inside)
+    # an infinite one is 0 of a sample that is out as a whole
+    left = [np.multiply(upper, 1 - part, out=np.zeros_like(upper), where=part < 1) for part in folds]
+    return np.concatenate([upper, *left])
 
 
 def c_machines(samples, rows, upper, weights, pairs, *, folds=None, previous=None, **options):
@@ -208,8 +209,8 @@ def c_machines(samples, rows, upper, weights, pairs, *, folds=None, previous=Non
         What the loss is weighted by in `Machines.loss`.
     pairs : ndarray of shape (p, 2) or None
         The problems; None is each class against the rest.
-    folds : ndarray of shape (m,) or None
-        For each sample the fold in which it is held out.
+    folds : ndarray of shape (n_folds, m) or None
+        Which part of each sample is held out in each fold; the parts of one add up to 1.
     previous : list of ndarray or None
         β of an earlier fit, of the problems without folds.
     **options
@@ -275,14 +276,18 @@ def _c_outcome(outcome, sides, upper, weights):
 
 
 def _held_out(outcome, sides, folds, bias, linear, divisor=None):
-    """By problem: decisions about its samples, each from the fold that held it out, labels, and which."""
+    """By problem: decisions about its samples by folds that held parts out, labels, which, and how much."""
     samples, p = sides.samples, len(sides.counts)
-    fold, problem = folds[samples] + 1, np.arange(p).repeat(sides.lengths)
+    place, fold = np.nonzero(folds[:, samples].T)
+    problem = np.arange(p).repeat(sides.lengths)[place]
     fields = outcome.fields.reshape(-1, len(samples))
-    decisions = linear - fields[fold, np.arange(len(samples))] + bias.reshape(-1, p)[fold, problem]
+    decisions = (linear + np.zeros(len(samples)))[place] - fields[fold + 1, place]
+    decisions += bias.reshape(-1, p)[fold + 1, problem]
     if divisor is not None:
-        decisions /= divisor.reshape(-1, p)[fold, problem]
-    return list(zip(*(split(part, sides.ends) for part in (decisions, sides.labels, samples)), strict=True))
+        decisions /= divisor.reshape(-1, p)[fold + 1, problem]
+    parts = decisions, sides.labels[place], samples[place], folds[fold, samples[place]]
+    ends = np.searchsorted(problem, np.arange(p), side="right")
+    return list(zip(*(split(part, ends) for part in parts), strict=True))
 
 
 def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None, **options):

@@ -24,6 +24,8 @@ from ._svm import _NO_WEIGHT, SupportVectorMachine, in_range
 __all__ = ["SupportVectorClassifier"]
 
 _FOLDS = 5
+# And as how many rows one may count.
+_MOST_UNITS = 2**40
 # Numbers of one batch of products.
 _BATCH = 2**22
 # The largest error of a rounded sum over that of some like it; sums within a tile are rounded, too.
@@ -130,9 +132,20 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         return np.array([float(given.get(label, 1.0)) for label in labels])
 
     def _folds(self, rows):
-        """Which of five folds each distinct row is in: its place in its class, by content, modulo five."""
-        sizes = np.diff(rows.offsets)
-        return (np.arange(len(rows.rows)) - np.repeat(rows.offsets[:-1], sizes)) % _FOLDS
+        """Which part of each distinct row is held out in which of five folds, (folds, m).
+
+        Rows, in an order by content, are dealt to the folds in turn, class by class. One of a large weight
+        counts as so many: held out as a whole, it would leave a machine that never saw it.
+        """
+        unit = min(1.0, float(np.median(rows.weights)))
+        count = np.minimum(np.rint(rows.weights / unit), _MOST_UNITS).clip(1).astype(np.intp)
+        sums, sizes = count.cumsum(), np.diff(rows.offsets)
+        first = sums - count
+        first = first - np.repeat(np.append(first, 0)[rows.offsets[:-1]], sizes)
+        # of `count` places from `first` on each fold has those that leave its number modulo five
+        before = (np.arange(_FOLDS)[:, None] - first) % _FOLDS
+        shares = (count - before + _FOLDS - 1) // _FOLDS / count
+        return shares[shares.any(axis=1)]
 
     def _is_pairwise(self, k):
         """Whether the machines are those of pairs of the k classes."""
@@ -446,8 +459,7 @@ def _settle_absent(intercept, present, k):
 def _sigmoids(machines, rows, problems, two_classes):
     """A and B of each problem, from decisions about samples that were held out."""
     A, B = np.zeros((2, len(machines.intercept)))
-    for place, (decisions, labels, samples) in zip(problems, machines.held_out, strict=True):
-        A[place], B[place] = fit_sigmoid(
-            decisions, labels > 0, rows.weights[samples], through_half=two_classes
-        )
+    for place, (decisions, labels, samples, shares) in zip(problems, machines.held_out, strict=True):
+        weights = shares * rows.weights[samples]
+        A[place], B[place] = fit_sigmoid(decisions, labels > 0, weights, through_half=two_classes)
     return A, B

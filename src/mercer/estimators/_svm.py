@@ -247,9 +247,9 @@ class SupportVectorMachine(KernelEstimator):
             return
         gap = float(machines.kkt_gap[short].max())
         if (machines.status == STATUS.index("capped")).any():
+            limit = "its own limit of steps" if self.max_iter == -1 else f"max_iter={self.max_iter}"
             text = (
-                f"Solver terminated early (max_iter={self.max_iter}).  Consider pre-processing your data "
-                f"with StandardScaler "
+                f"Solver terminated early ({limit}).  Consider pre-processing your data with StandardScaler "
                 f"or MinMaxScaler. The gap reached is {gap:.1e}, and tol={self.tol:.1e}"
             )
         else:

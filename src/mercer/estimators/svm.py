@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 
+from ..solvers.dual_layout import STATUS
 from ._all_at_once import all_at_once
 from ._base import check_choice
 from ._canonical import equal_across
@@ -65,7 +66,8 @@ class SVC(SupportVectorClassifier):
     break_ties : "auto" or bool, default="auto"
         For pairs. "auto": `predict` returns the class of the largest `decision_function` value where it has a
         column for each class. False: LIBSVM's vote, where of equal votes the first class wins. True: as
-        "auto", and an error with ``decision_function_shape="ovo"``.
+        "auto", and an error with ``decision_function_shape="ovo"``. Of two classes a decision of exactly 0 is
+        for the first one (LIBSVM's for the second).
     warm_start : bool, default=False
         Start from the coefficients of the last fit, where they are feasible.
     n_jobs : int or None, default=None
@@ -336,13 +338,25 @@ class NuSVC(SupportVectorClassifier):
         machines = self._solve(
             nu_machines, kernel, X, rows.groups, rows, weights, self.nu, pairs, folds=folds, previous=previous
         )
-        flat = int(np.count_nonzero(machines.extra["rho"] != machines.scale))
-        if flat:
-            warnings.warn(
-                f"nu={self.nu!r} leaves no margin (rho = 0) in {flat} of {len(pairs)} pairs of classes, "
-                f"since their "
-                "reduced convex hulls meet: their decisions say nothing; raise nu",
-                UserWarning,
-                stacklevel=3,
-            )
+        self._warn_of_margins(machines)
         return machines
+
+    def _warn_of_margins(self, machines):
+        """Say so where decisions, which were divided by rho, are noise."""
+        rho, gap = machines.extra["rho"], machines.kkt_gap
+        flat = rho != machines.scale
+        small = ~flat & (rho <= gap) & (machines.status == STATUS.index("converged"))
+        where = f"in {np.count_nonzero(flat if flat.any() else small)} of {len(rho)} pairs of classes"
+        if flat.any():
+            text = (
+                f"nu={self.nu!r} leaves no margin (rho = 0) {where}, since their reduced convex hulls meet: "
+                "their decisions say nothing; raise nu"
+            )
+        elif small.any():
+            text = (
+                f"nu={self.nu!r} leaves no margin (rho) {where} that is larger than the gap that was "
+                f"reached, {gap[small].max():.1e}: their decisions say little; lower tol, or raise nu"
+            )
+        else:
+            return
+        warnings.warn(text, UserWarning, stacklevel=4)

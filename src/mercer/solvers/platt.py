@@ -56,14 +56,16 @@ def fit_sigmoid(decisions, positive, weights, *, through_half=False):
 
     Notes
     -----
-    Targets are (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) rather than 1 and 0, N being sums of weights. Newton's steps
-    with backtracking, on decisions divided by their largest size.
+    Targets are (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) rather than 1 and 0, N being sums of weights over the largest
+    of these where that is below 1. Newton's steps with backtracking, on decisions divided by their largest
+    size.
 
     References
     ----------
     Platt, Probabilistic outputs for support vector machines, 1999; Lin, Lin and Weng, A note on Platt's
     probabilistic outputs for support vector machines, Machine Learning 68, 2007.
     """
+    weights = weights / min(1.0, float(np.max(weights, initial=0.0)) or 1.0)  # 1 is a sample
     n_pos, n_neg = float(weights[positive].sum()), float(weights[~positive].sum())
     t = np.where(positive, (n_pos + 1) / (n_pos + 2), 1 / (n_neg + 2))
     size = float(np.max(np.abs(decisions), initial=0.0)) or 1.0
