@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.gaussian_process.kernels import RBF as GaussianProcessRBF
@@ -286,6 +287,20 @@ class TestKernelParameter:
             model = KernelRidge(kernel="rbf", gamma=gamma).fit(X, y)
             assert model.kernel_.gamma == pytest.approx(value, rel=1e-12)
             assert model.gamma == gamma
+
+    @pytest.mark.parametrize("form", [np.asarray, np.float32, sp.csr_array])
+    def test_scale_counts_a_row_as_often_as_its_weight_says(self, data, form):
+        X, y, Z = data
+        weights = np.arange(60) % 4 - 1
+        X[weights < 1] *= 1e3
+        repeats = np.maximum(weights, 0)
+        model = KernelRidge(0.1, kernel="rbf", gamma="scale").fit(form(X), y, weights)
+        apart = clone(model).fit(form(np.repeat(X, repeats, axis=0)), np.repeat(y, repeats))
+        # the same sum, in another order
+        assert model.kernel_.gamma == pytest.approx(apart.kernel_.gamma, rel=1e-14)
+        np.testing.assert_allclose(model.predict(form(Z)), apart.predict(form(Z)), rtol=1e-5)
+        rest = clone(model).fit(form(X[weights > 0]), y[weights > 0]).kernel_.gamma
+        assert clone(model).fit(form(X), y, weights > 0).kernel_.gamma == rest
 
     def test_precomputed(self, data):
         X, y, Z = data

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import sklearn
 from sklearn import config_context
 from sklearn.base import ClassifierMixin, clone
@@ -12,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.fixes import parse_version
 
-from mercer import SVC, SVR, KernelLogisticRegression, KernelRidge, PathCV
+from mercer import SVC, SVR, KernelLogisticRegression, KernelRegressor, KernelRidge, PathCV
 from search_checks import by_fits, refuse_fits, splits_of
 
 ALPHAS = [1.0, 1e-3, 30.0, 0.05]
@@ -31,6 +32,29 @@ def test_weights_reach_the_last_step_of_a_pipeline(monkeypatch, rng):
         refuse_fits(patch)
         search.fit(X, y, sample_weight=weights)
     np.testing.assert_allclose(splits_of(search), by_fits(search, X, y, sample_weight=weights), atol=1e-8)
+
+
+@pytest.mark.parametrize("form", [np.asarray, np.float32, sp.csr_array])
+@pytest.mark.parametrize("machine", [KernelRidge, KernelRegressor])
+def test_scale_goes_by_the_weights_of_a_fold(machine, form, monkeypatch, rng):
+    X, y = diabetes(60)
+    weights = rng.choice([-1.0, 0.0, 0.5, 1.0, 3.0], 60)
+    X[weights <= 0] *= 1e3
+    search = PathCV(machine(kernel="rbf", gamma="scale"), alphas=ALPHAS, cv=3, refit=False)
+    with monkeypatch.context() as patch:
+        refuse_fits(patch)
+        search.fit(form(X), y, sample_weight=weights)
+    expected = by_fits(search, form(X), y, sample_weight=np.maximum(weights, 0))
+    np.testing.assert_allclose(splits_of(search), expected, atol=1e-5)
+
+
+def test_scale_goes_by_weights_where_rows_are_pooled(rng):
+    X, y = diabetes(60)
+    weights = rng.choice([0.0, 0.5, 3.0], 60)
+    X[weights == 0] *= 1e3
+    search = PathCV(KernelRidge(kernel="rbf", gamma="scale"), alphas=ALPHAS, cv="loo")
+    best = search.fit(X, y, sample_weight=weights).best_estimator_
+    np.testing.assert_allclose(search.test_error_[search.best_index_], best.leave_one_out_**2, rtol=1e-8)
 
 
 @pytest.mark.parametrize("machine", [KernelRidge(kernel="rbf"), SVC()], ids=["ridge", "SVC"])

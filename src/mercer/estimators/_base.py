@@ -17,9 +17,10 @@ from sklearn.utils.validation import _check_feature_names, _get_feature_names
 from .._arrays import as_double, check_samples, plain, refuse_traced
 from ..gram import Gram
 from ..kernels.base import Kernel
-from ..kernels.names import from_name, variance_of
+from ..kernels.names import from_name
 from ..kernels.precomputed import FunctionKernel, Precomputed
 from ..kernels.prepared import n_rows, take_rows
+from ._canonical import weighted_variance
 
 __all__ = [
     "KernelEstimator",
@@ -239,20 +240,25 @@ class KernelEstimator(BaseEstimator):
 
     # ---------------------------------------------------------------- kernel and samples
 
-    def _resolve_kernel(self, X):
-        """The kernel expression for training samples X, with every hyperparameter a number from now on."""
+    def _kernel_for(self, X, weights=None, rows=None):
+        """The kernel expression for training samples X, with every hyperparameter a number from now on.
+
+        "scale" goes by `weights`, of `rows` or of all: 2 is the row written twice, 0 the row left out.
+        """
         kernel = self.kernel
         if isinstance(kernel, Kernel):
             return kernel
         if isinstance(kernel, str):
-            d = X.shape[1]
-            variance = variance_of(X) if self._gamma_is_scale() else None
+            d, scaled = X.shape[1], self._gamma_is_scale() and kernel != "precomputed"
+            variance = self._variance(X, weights, rows) if scaled else None
             return from_name(kernel, self.gamma, self.degree, self.coef0, n_features=d, variance=variance)
-        return FunctionKernel(PairwiseFunction(kernel, self.kernel_params))
+        return FunctionKernel(self._blocks_of(kernel, self.kernel_params))
 
-    def _kernel_for(self, X, sample_weight=None):
-        """The kernel expression for training rows of these weights, where "scale" goes by them."""
-        return self._resolve_kernel(X)
+    # Blocks of a callable kernel; what it is called with is the estimator's convention.
+    _blocks_of = PairwiseFunction
+
+    def _variance(self, X, weights, rows):
+        return weighted_variance(X, weights, rows)
 
     def _gamma_is_scale(self):
         return isinstance(self.gamma, str) and self.gamma == "scale"

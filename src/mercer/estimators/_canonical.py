@@ -12,6 +12,8 @@ from functools import lru_cache
 import numpy as np
 from scipy import sparse
 
+from ..kernels.names import variance_of
+
 __all__ = ["CanonicalRows", "canonical_rows", "equal_across", "row_hashes", "weighted_variance"]
 
 # Numbers hashed at a time: two temporaries of so many stay in cache.
@@ -303,19 +305,30 @@ def equal_across(X, rows, codes):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def weighted_variance(X, rows):
+def weighted_variance(X, weights=None, rows=None):
     """Variance of all entries of the training rows, each as often as its weight says.
 
     Parameters
     ----------
     X : ndarray or csr_array of shape (n, d)
-    rows : CanonicalRows
+    weights : ndarray or None
+        Rows whose weight is not positive are left out.
+    rows : ndarray of int or None
+        Those that the weights are of; None is all.
 
     Returns
     -------
     float
+        `variance_of` the rows where all count once, or it is exactly 0.
     """
-    block, w = X[rows.rows], rows.weights.astype(np.longdouble)
+    if weights is None:
+        return variance_of(X)
+    kept = np.flatnonzero(weights > 0)
+    block, weights = X[kept if rows is None else rows[kept]], weights[kept]
+    variance = variance_of(block)
+    if not variance or (weights == 1).all():
+        return variance
+    w = weights.astype(np.longdouble)
     total = w.sum() * block.shape[1]
     # Extended sums round to the same number for any storage.
     if sparse.issparse(block):

@@ -11,13 +11,11 @@ from sklearn.base import ClassifierMixin
 from .._arrays import check_weights
 from .._progress import progress
 from .._threads import n_threads, one_blas_thread
-from ..kernels.names import from_name, variance_of
 from ..kernels.prepared import n_rows
 from ..losses import Loss
 from ..solvers.outcome import warn_unconverged
 from ..solvers.quasi_newton import lbfgs
 from ._base import KernelEstimator, check_choice, check_flag, check_number, check_rng
-from ._canonical import weighted_variance
 from ._cost_problem import CostProblem, CostResult
 from ._labels import encode_labels
 from ._svc import SupportVectorClassifier
@@ -140,18 +138,6 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
         else:
             targets = np.where(codes[:, None] == np.arange(len(present)), 1.0, -1.0)
         return Posed(loss, targets, weights, sample_weight, classes, class_weight, present)
-
-    def _kernel_for(self, X, sample_weight=None):
-        """The kernel expression for training rows; "scale" goes by weights: 2 is the row written twice."""
-        scaled = isinstance(self.kernel, str) and self.kernel != "precomputed" and self._gamma_is_scale()
-        if sample_weight is None or not scaled:
-            return self._resolve_kernel(X)
-        variance = variance_of(X)
-        if not (sample_weight == 1).all() and variance:
-            variance = weighted_variance(X, _Rows(sample_weight))
-        return from_name(
-            self.kernel, self.gamma, self.degree, self.coef0, n_features=X.shape[1], variance=variance
-        )
 
     # ---------------------------------------------------------------- fit
 
@@ -359,14 +345,6 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
         self._require_fit("classes_")
         f = self._decisions(X)
         return self.classes_[(f > 0).astype(np.intp) if f.ndim == 1 else np.argmax(f, axis=1)]
-
-
-class _Rows:
-    """Rows of positive weight, as `weighted_variance` reads them."""
-
-    def __init__(self, weights):
-        self.rows = np.flatnonzero(weights > 0)
-        self.weights = weights[self.rows]
 
 
 def _column(options, k):

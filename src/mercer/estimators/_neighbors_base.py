@@ -35,7 +35,7 @@ class KernelNeighbors(KernelEstimator):
 
     def _fit_search(self, X):
         """What a search needs of the training samples, as attributes to be set; nothing is set here."""
-        kernel = self._resolve_kernel(X)
+        kernel = self._kernel_for(X)
         width = X.shape[1] if hasattr(X, "shape") else None
         program = kernel._compiled(width)
         form = distance_form(program, width)

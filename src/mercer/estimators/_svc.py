@@ -90,7 +90,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
                 f" ({classes.tolist()[present[0]]!r}); {self._one_class_hint}"
             )
         own = in_range(np.repeat(class_weight, sizes), rows.weights, "class_weight times sample_weight")
-        kernel = self._resolve_kernel(X, rows)
+        kernel = self._kernel_for(X, rows.weights, rows.rows)
         previous = self._previous(n, classes, rows)
         folds = self._folds(rows) if self.probability else None
         machines = self._machines(kernel, X, rows, own, codes, present, previous, folds)

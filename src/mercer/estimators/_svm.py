@@ -18,13 +18,12 @@ from .._threads import n_threads
 from ..gram import Gram
 from ..kernels.base import Kernel
 from ..kernels.dot_product import Linear
-from ..kernels.names import from_name, variance_of
 from ..kernels.precomputed import FunctionKernel, Precomputed
 from ..kernels.prepared import n_rows
 from ..solvers.dual import DualSamples
 from ..solvers.dual_layout import STATUS
 from ._base import KernelEstimator, check_flag, check_number, own_rows, same_parameters
-from ._canonical import canonical_rows, weighted_variance
+from ._canonical import canonical_rows
 from ._expansion import Expansion
 
 __all__ = ["SupportVectorMachine", "in_range"]
@@ -105,26 +104,12 @@ class SupportVectorMachine(KernelEstimator):
     def _is_function(self):
         return callable(self.kernel) and not isinstance(self.kernel, Kernel)
 
-    def _resolve_kernel(self, X, rows):
-        if isinstance(self.kernel, Kernel):
-            return self.kernel
-        if self._is_function():
-            return FunctionKernel(_Blocks(self.kernel, self.kernel_params))
-        variance = (
-            self._variance(X, rows) if self._gamma_is_scale() and self.kernel != "precomputed" else None
-        )
-        return from_name(
-            self.kernel, self.gamma, self.degree, self.coef0, n_features=X.shape[1], variance=variance
-        )
+    _blocks_of = _Blocks
 
-    def _variance(self, X, rows):
-        """That of X if every row counts once; else by weights, so that a weight of 2 is the row twice.
-
-        Either way of rows by content: the caller's order would change the last digit, and with it where a fit
-        ends within `tol`.
-        """
-        plain = rows.members is None and (rows.weights == 1).all() and len(rows.rows) == X.shape[0]
-        variance = variance_of(X[rows.rows]) if plain else weighted_variance(X, rows)
+    def _variance(self, X, weights, rows):
+        # Of rows by content: the caller's order would change the last digit, and with it where a fit ends
+        # within `tol`.
+        variance = super()._variance(X, weights, rows)
         if not np.isfinite(variance):
             raise ValueError(
                 "The dual coefficients or intercepts are not finite: the variance of X, from which "

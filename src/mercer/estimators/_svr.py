@@ -27,7 +27,7 @@ class _OneFunction(SupportVectorMachine):
         y = self._targets(y, n)
         weights = self._weights(sample_weight, n)
         rows = self._canonical(X, None, 1, weights, y)
-        kernel = self._resolve_kernel(X, rows)
+        kernel = self._kernel_for(X, rows.weights, rows.rows)
         previous = self._last_coefficients(n, 1, rows)
         previous = None if previous is None else previous[0]
         machines = self._machines(kernel, X, rows, None if y is None else y[rows.rows], previous)

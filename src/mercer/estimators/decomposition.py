@@ -214,7 +214,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
         """
         self._check_parameters()
         X, names = self._training_samples(X)
-        kernel = self._resolve_kernel(X)
+        kernel = self._kernel_for(X)
         # Compiled loops and fixed blocks of rows have the threads; what BLAS makes of several of its own
         # varies in the last digits.
         with one_blas_thread():

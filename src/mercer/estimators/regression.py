@@ -10,12 +10,10 @@ from sklearn.utils import column_or_1d
 from .._arrays import check_targets, check_weights
 from .._progress import progress
 from .._threads import n_threads
-from ..kernels.names import from_name, variance_of
 from ..kernels.prepared import n_rows
 from ..losses import EpsilonInsensitive, Huber, Loss, Poisson, Quantile, Squared
 from ..solvers.outcome import warn_unconverged
 from ._base import KernelEstimator, check_choice, check_flag, check_number, check_rng
-from ._canonical import canonical_rows, weighted_variance
 from ._cost_problem import CostProblem
 
 __all__ = ["KernelRegressor"]
@@ -285,19 +283,6 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
             check_flag(name, getattr(self, name))
         check_rng(self.random_state)
         n_threads(self.n_jobs)
-
-    def _kernel_for(self, X, sample_weight=None):
-        """As the base's, with a variance in which a weight of 2 is the row twice."""
-        weights, named = sample_weight, isinstance(self.kernel, str) and self.kernel != "precomputed"
-        if not (named and self._gamma_is_scale()):
-            return self._resolve_kernel(X)
-        if weights is None:
-            variance = variance_of(X)
-        else:
-            variance = weighted_variance(X, canonical_rows(X, None, 1, weights, merge=False))
-        return from_name(
-            self.kernel, self.gamma, self.degree, self.coef0, n_features=X.shape[1], variance=variance
-        )
 
     def _solve(self, problem, loss, y, solver):
         options = {"tol": self.tol, "max_iter": self.max_iter, "start": self._last(problem)}

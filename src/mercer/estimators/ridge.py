@@ -202,7 +202,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         n = X.shape[0] if hasattr(X, "shape") else len(X)
         y = check_targets(y, n, owner=type(self).__name__)
         weights = check_weights(sample_weight, n)
-        kernel = self._resolve_kernel(X)
+        kernel = self._kernel_for(X, weights)
         Y = np.array(y.reshape(n, -1), dtype=np.float64)
         problem = _Problem(kernel, X, Y, check_alpha(self.alpha, Y.shape[1]), weights, self.fit_intercept)
         # Compiled loops have the threads; what BLAS makes of several of its own varies in the last digits.

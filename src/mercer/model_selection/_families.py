@@ -39,7 +39,16 @@ _STARTS = 5
 _TOGETHER, _COLUMNS, _FEW_ROWS = 3, 12, 1000
 
 
-class RidgeFamily:
+class _Family:
+    """What all have: an `estimator`, and the `weights` (n,) or None of all rows."""
+
+    def kernel(self, X, train):
+        """The kernel expression for training rows X, the rows `train` if it depends on them."""
+        depends = self.weights is not None and len(train) == n_rows(X)
+        return self.estimator._kernel_for(X, self.weights[train] if depends else None)
+
+
+class RidgeFamily(_Family):
     """Kernel ridge for all α and folds at once.
 
     Parameters
@@ -77,10 +86,6 @@ class RidgeFamily:
             and estimator.solver in ("auto", "cholesky")
             and estimator.approximation is None
         )
-
-    def kernel(self, X, train):
-        """The kernel expression for training rows X."""
-        return self.estimator._kernel_for(X)
 
     def machine(self):
         """An estimator that predicts what is given to it, and the function that gives."""
@@ -130,7 +135,7 @@ class _Fold:
     weights: np.ndarray
 
 
-class _NewtonFamily:
+class _NewtonFamily(_Family):
     """Costs by Newton's method: some folds in lockstep, each α from the ones before.
 
     Subclasses set `loss`, the targets `y` (n,) or (n, r), r problems side by side, and `_folds`.
@@ -161,11 +166,6 @@ class _NewtonFamily:
     def folds(self):
         """(fold, train, test) of those that are solved here; the others are for fits by themselves."""
         return [(one.fold, one.train, one.test) for one in self._folds]
-
-    def kernel(self, X, train):
-        """The kernel expression for training rows X, the rows `train` if it depends on them."""
-        depends = self.weights is not None and len(train) == n_rows(X)
-        return self.estimator._kernel_for(X, self.weights[train] if depends else None)
 
     def values(self, K, alphas, n_threads):
         """Yield (α, fold, f of all rows), from the largest α down."""

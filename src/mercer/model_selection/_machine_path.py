@@ -134,11 +134,12 @@ class MachinePath:
         return ChainTask(gram, fold, machine, placed)
 
     def _gram(self, machine, train, codes, weights):
-        X, rows = self.X, None
+        X, known = self.X, ()
         if machine._gamma_is_scale() and isinstance(machine.kernel, str) and machine.kernel != "precomputed":
             X = take_rows(X, train)
             rows = machine._canonical(X, codes, len(self.classes), weights)
-        kernel = machine._resolve_kernel(X, rows)
+            known = rows.weights, rows.rows
+        kernel = machine._kernel_for(X, *known)
         key = kernel, machine.tol
         if key not in self._grams:
             self._grams[key] = Gram(
