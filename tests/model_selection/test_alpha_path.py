@@ -376,6 +376,16 @@ class TestChoices:
         assert largest <= alphas.max() <= 10 * largest
         np.testing.assert_allclose(alphas.max() / alphas.min(), 1e7)
 
+    @pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
+    @pytest.mark.parametrize("machine", [KernelRidge, KernelRegressor])
+    def test_a_grid_without_the_rows_of_no_weight(self, machine, kernel):
+        X, y = diabetes(60)
+        X[::4], weights = 1e4, np.where(np.arange(60) % 4, 2.0, np.arange(60) % 8 / -4)
+        kept = weights > 0
+        samples, rest = (X @ X.T, (X @ X.T)[np.ix_(kept, kept)]) if kernel == "precomputed" else (X, X[kept])
+        search = PathCV(machine(kernel=kernel, gamma="scale"), cv=3)
+        assert search._alphas(samples, y, weights) == search._alphas(rest, y[kept], weights[kept])
+
     @pytest.mark.parametrize(
         "X", [np.ones((12, 2)), 1e-150 * np.arange(12.0)[:, None], np.arange(12.0)[:, None]]
     )

@@ -47,6 +47,7 @@ def alphas_from_spectrum(estimator, X, y, weights):
         See `has_alpha`.
     X, y : samples and targets
     weights : ndarray of shape (n,) or None
+        One is positive, at least; the other rows are left out.
 
     Returns
     -------
@@ -58,13 +59,14 @@ def alphas_from_spectrum(estimator, X, y, weights):
         X = clone(estimator[:-1]).fit_transform(X, y)
     X, _ = final._training_samples(X)
     final._check_kernel()
-    kernel, n = final._kernel_for(X), n_rows(X)
-    index = np.arange(0, n, -(-n // _ROWS))
+    kernel = final._kernel_for(X, weights)
+    kept = np.arange(n_rows(X)) if weights is None else np.flatnonzero(weights > 0)
+    index = kept[:: -(-len(kept) // _ROWS)]
     some = X[np.ix_(index, index)] if final._is_precomputed(final.kernel) else take_rows(X, index)
     with one_blas_thread():
-        largest = eigenvalue_range(kernel_matrix(kernel, some, 1))[1] * n / len(index)
-    if weights is not None and np.mean(np.maximum(weights, 0)) > 0:
-        largest *= np.mean(np.maximum(weights, 0))
+        largest = eigenvalue_range(kernel_matrix(kernel, some, 1))[1] * len(kept) / len(index)
+    if weights is not None:
+        largest *= np.mean(weights[kept])
     top = np.ceil(np.log10(largest)) if largest > 0 and np.isfinite(largest) else 0.0
     return [float(f"{value:.3g}") for value in np.logspace(top - _DECADES, top, _DECADES * _STEPS + 1)]
 
