@@ -463,3 +463,9 @@ class TestConvergence:
     def test_samples_beyond_the_range(self):
         with pytest.raises(ValueError, match="The dual coefficients or intercepts are not finite"):
             SVC(kernel="linear").fit(1e200 * X, Y)
+        with pytest.raises(ValueError, match="variance of X, from which gamma='scale' comes"):
+            SVC().fit(1e200 * X, Y)
+
+    @every_machine
+    def test_samples_whose_variance_no_kernel_reads(self, machine):
+        machine(kernel="cosine", gamma="scale").fit(1e200 * X, Y)

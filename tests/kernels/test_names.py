@@ -119,6 +119,13 @@ def test_scale_needs_the_variance():
         from_name("rbf", "scale", n_features=3)
 
 
+def test_a_variance_that_is_a_function_is_called_where_gamma_is_read():
+    assert from_name("rbf", "scale", n_features=2, variance=lambda: 2.0).gamma == 0.25
+    for name in ("linear", "cosine", "fourier", "precomputed"):
+        from_name(name, "scale", n_features=2, variance=lambda: 1 / 0)
+    from_name("chi2", variance=lambda: 1 / 0)
+
+
 def test_a_variance_beyond_the_range_is_named():
     X = np.array([[1e200, -1e200], [0.0, 1e200]])
     for form in (np.asarray, sp.csr_array):

@@ -5,6 +5,7 @@ Place on the way: ``solvers`` → **estimators** → ``model_selection``.
 
 import copy
 from difflib import get_close_matches
+from functools import partial
 from numbers import Real
 
 import numpy as np
@@ -249,8 +250,7 @@ class KernelEstimator(BaseEstimator):
         if isinstance(kernel, Kernel):
             return kernel
         if isinstance(kernel, str):
-            d, scaled = X.shape[1], self._gamma_is_scale() and kernel != "precomputed"
-            variance = self._variance(X, weights, rows) if scaled else None
+            d, variance = X.shape[1], partial(self._variance, X, weights, rows)
             return from_name(kernel, self.gamma, self.degree, self.coef0, n_features=d, variance=variance)
         return FunctionKernel(self._blocks_of(kernel, self.kernel_params))
 

@@ -56,8 +56,9 @@ def from_name(name, gamma=None, degree=3, coef0=1.0, *, n_features=None, varianc
         Of "poly" and "sigmoid".
     n_features : int, default=None
         Columns of the training data; needed unless gamma is a number.
-    variance : float, default=None
-        Of all entries of the training data, see `variance_of`; needed for "scale".
+    variance : float or callable, default=None
+        Of all entries of the training data, see `variance_of`; needed for "scale". A function without
+        arguments is called where gamma is read.
 
     Returns
     -------
@@ -134,6 +135,7 @@ def _gamma(gamma, default, n_features, variance):
         return 1.0 / n_features
     if variance is None:
         raise ValueError("gamma='scale' comes from the data: give variance, or gamma as a number")
+    variance = variance() if callable(variance) else variance
     if not np.isfinite(variance):
         raise ValueError(
             "the variance of X, from which gamma='scale' comes, leaves float64's range; scale the samples "
