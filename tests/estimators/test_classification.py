@@ -253,6 +253,8 @@ class TestWeights:
             clone(classifier).fit(X, y, (y == 1).astype(float))
         with pytest.raises(ValueError, match="sample_weight has no positive entry"):
             clone(classifier).fit(X, y, np.zeros(60))
+        with pytest.raises(ValueError, match=r"zero or negative weights.*Of class_weight=.* two must be"):
+            clone(classifier).set_params(class_weight=dict.fromkeys(np.unique(y), 0)).fit(X, y)
 
 
 class TestInput:

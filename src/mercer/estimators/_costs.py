@@ -90,6 +90,7 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
 
     _class_weights = SupportVectorClassifier._class_weights
     _given_weights = SupportVectorClassifier._given_weights
+    _present, _one_class_hint = SupportVectorClassifier._present, SupportVectorClassifier._one_class_hint
 
     def _loss(self, n_present):
         """The cost for so many classes, and how it takes targets: "sign", "code" or "rest"."""
@@ -116,13 +117,7 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
         sample_weight = check_weights(sample_weight, n)
         class_weight, weights = self._class_weights(classes, codes, sample_weight)
         counts = np.bincount(codes if weights is None else codes[weights > 0], minlength=len(classes))
-        present = np.flatnonzero(counts)
-        if len(present) < 2:
-            only = classes.tolist()[present[0]] if len(present) else None
-            raise ValueError(
-                "Invalid input - all samples with positive weights belong to the same class"
-                f" ({only!r}); give weight to samples of another"
-            )
+        present = self._present(classes, counts)
         sample_weight = weights
         if self.class_weight is not None:
             weights = class_weight[codes] * (1.0 if weights is None else np.maximum(weights, 0.0))

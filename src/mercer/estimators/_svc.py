@@ -79,6 +79,19 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         class_weight, weights = self._class_weights(classes, codes, weights)
         rows = self._canonical(X, codes, len(classes), weights)
         sizes = np.diff(rows.offsets)
+        present = self._present(classes, sizes)
+        own = in_range(np.repeat(class_weight, sizes), rows.weights, "class_weight times sample_weight")
+        kernel = self._kernel_for(X, rows.weights, rows.rows)
+        previous = self._previous(n, classes, rows)
+        folds = self._folds(rows) if self.probability else None
+        machines = self._machines(kernel, X, rows, own, codes, present, previous, folds)
+        self._keep_classes(X, names, kernel, machines, rows, classes, class_weight, present)
+        return self
+
+    _one_class_hint = "give weight to samples of another"
+
+    def _present(self, classes, sizes):
+        """Which classes have rows; raises unless two have."""
         present = np.flatnonzero(sizes)
         if not len(present):
             raise ValueError(
@@ -89,15 +102,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
                 "Invalid input - all samples with positive weights belong to the same class"
                 f" ({classes.tolist()[present[0]]!r}); {self._one_class_hint}"
             )
-        own = in_range(np.repeat(class_weight, sizes), rows.weights, "class_weight times sample_weight")
-        kernel = self._kernel_for(X, rows.weights, rows.rows)
-        previous = self._previous(n, classes, rows)
-        folds = self._folds(rows) if self.probability else None
-        machines = self._machines(kernel, X, rows, own, codes, present, previous, folds)
-        self._keep_classes(X, names, kernel, machines, rows, classes, class_weight, present)
-        return self
-
-    _one_class_hint = "give weight to samples of another"
+        return present
 
     def _class_weights(self, classes, codes, weights):
         """Weights of the classes, and sample weights that leave out those of no weight."""
