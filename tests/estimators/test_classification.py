@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 
 from mercer.estimators import _cost_problem
 from mercer.estimators.classification import KernelLogisticRegression, SquaredMarginClassifier
-from mercer.kernels import RBF, Linear, SetIntersection, Spectrum
+from mercer.kernels import RBF, Linear, SetIntersection, Sigmoid, Spectrum
 
 CLASSIFIERS = [
     KernelLogisticRegression(),
@@ -35,6 +35,14 @@ def data(rng):
     X = rng.normal(size=(60, 3))
     y = np.digitize(X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=60), [-0.7, 0.7])
     return X, y, rng.normal(size=(25, 3))
+
+
+@pytest.fixture(params=["float32", "nine places"])
+def rounded(request, rng):
+    X = rng.normal(size=(100, 2))
+    y = (X[:, 0] + 0.3 * rng.normal(size=100) > 0).astype(int)
+    K = RBF(gamma=0.3)(X)
+    return X, y, K.astype(np.float32) if request.param == "float32" else np.round(K, 9)
 
 
 def standardised(name):
@@ -450,6 +458,26 @@ class TestConduct:
         early = KernelLogisticRegression(1.0, gamma=0.5, solver="lbfgs", max_iter=max_iter).fit(X, y)
         minimum = KernelLogisticRegression(1.0, gamma=0.5).fit(X, y).objective_
         assert 1e-4 < early.objective_ - minimum <= early.duality_gap_
+
+    @pytest.mark.parametrize("solver", ["newton", "gd", "sgd"])
+    @every_classifier
+    def test_a_kernel_that_is_not_positive_semidefinite_is_named(self, classifier, solver, rng):
+        X, y = rng.normal(size=(60, 4)), rng.integers(0, 2, 60)
+        kernel = Sigmoid(gamma=1.0, coef0=-1.0)
+        for given, rows in ((kernel, X), ("precomputed", kernel(X)), (lambda x, z: np.tanh(x @ z - 1), X)):
+            model = fresh(classifier, kernel=given, alpha=0.01, solver=solver, random_state=0)
+            with pytest.warns(ConvergenceWarning, match="not positive semidefinite.*check_psd"):
+                model.fit(rows, y)
+            assert not model.converged_
+
+    @pytest.mark.parametrize("solver", ["newton", "gd"])
+    @every_classifier
+    def test_a_kernel_that_is_but_for_rounding_is_not(self, classifier, solver, rounded):
+        X, y, K = rounded
+        model = fresh(classifier, kernel="precomputed", alpha=1.0, solver=solver).fit(K, y)
+        exact = fresh(classifier, kernel=RBF(gamma=0.3), alpha=1.0, solver=solver).fit(X, y)
+        assert model.converged_
+        assert model.objective_ == pytest.approx(exact.objective_, rel=1e-5)
 
     @every_classifier
     def test_bits_do_not_depend_on_the_number_of_threads(self, classifier, rng):

@@ -11,7 +11,7 @@ from sklearn.linear_model import PoissonRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mercer import SVR, KernelRegressor, KernelRidge
-from mercer.kernels import RBF, Precomputed
+from mercer.kernels import RBF, Precomputed, Sigmoid
 from mercer.losses import EpsilonInsensitive, Huber, Poisson, Quantile, Squared
 from mercer.solvers import held_matrix
 from mercer.solvers.descent import Diverged
@@ -343,6 +343,28 @@ def test_constant_targets_duplicates_one_row_and_one_feature(loss, rng):
     np.testing.assert_allclose(model.predict(X[:6]), model.predict(X[6:]), rtol=1e-10)
     model = KernelRegressor(loss).fit([[1.0]], [2.0])
     np.testing.assert_allclose(model.predict([[1.0]]), 2.0, rtol=1e-6)
+
+
+@each
+def test_a_kernel_that_is_not_positive_semidefinite_is_named(loss, rng):
+    X = rng.standard_normal((60, 4))
+    y = targets(loss, X, rng)
+    for solver in ("auto", "gd") if loss.smooth else ("auto",):
+        model = KernelRegressor(loss, alpha=0.01, kernel=Sigmoid(gamma=1.0, coef0=-1.0), solver=solver)
+        with pytest.warns(ConvergenceWarning, match="not positive semidefinite.*check_psd"):
+            model.fit(X, y)
+        assert not model.converged_
+
+
+@each
+def test_a_kernel_that_is_but_for_rounding_is_not(loss, rng):
+    X = rng.standard_normal((100, 2))
+    y, K = targets(loss, X, rng), RBF(gamma=0.3)(X)
+    exact = KernelRegressor(loss, kernel="precomputed").fit(K, y)
+    for rounded in (K.astype(np.float32), np.round(K, 9)):
+        model = KernelRegressor(loss, kernel="precomputed").fit(rounded, y)
+        assert model.converged_
+        assert model.objective_ == pytest.approx(exact.objective_, rel=1e-5)
 
 
 def test_counts_that_are_all_zero():

@@ -3,7 +3,7 @@
 Place on the way: ``solvers`` → **_cost_problem** → estimators that minimise a cost.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,10 +17,11 @@ from ..kernels.prepared import n_rows
 from ..solvers.held_matrix import HeldMatrix, low_rank_of, preconditioner_rank
 from ..solvers.kernel_descent import descend
 from ..solvers.newton import newton
-from ..solvers.outcome import not_finite
+from ..solvers.outcome import indefinite, not_finite
 from ..solvers.piecewise_linear import piecewise_linear
 from ..solvers.pivoted_cholesky import LowRank, pivoted_cholesky
 from ._base import own_rows
+from ._svm import negative_eigenvalue
 
 __all__ = ["CostProblem", "CostResult"]
 
@@ -51,6 +52,8 @@ class CostResult:
         Of gradient descent.
     relative_gap : float or None
         Of "smo", as its `tol` takes it.
+    indefinite : bool
+        Whether it shows that K is not positive semidefinite; what was reached then need be no minimum.
     """
 
     a: np.ndarray
@@ -63,6 +66,7 @@ class CostResult:
     solver: str
     history: dict | None = None
     relative_gap: float | None = None
+    indefinite: bool = False
 
 
 class CostProblem:
@@ -220,7 +224,25 @@ class CostProblem:
         given = {name: value for name, value in options.items() if value is not None}
         solve = {"newton": self._newton, "smo": self._smo}.get(solver, self._descend)
         with one_blas_thread():
-            return solve(loss, y, float(alpha), bool(fit_intercept), solver, on_step, given)
+            result = solve(loss, y, float(alpha), bool(fit_intercept), solver, on_step, given)
+            return result if solver == "smo" else self.judged(result, loss, y, float(alpha))
+
+    def judged(self, result, loss, y, alpha):
+        """A result, not converged where aᵀKa or pᵀKp, p = −w l′/(2α), shows that K is not psd.
+
+        Its own figures take both for squared norms: they cannot tell a minimum from a saddle.
+        """
+        if self.kernel.is_psd is True or self._centres is not None:
+            return result
+        operators, a = self.operators(), result.a.reshape(self.n, -1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            f = operators["product"](a) + result.b
+            g = loss.derivative(y if y.ndim == 2 or loss.vector else y[:, None], f)
+        p = g if self.weights is None else self.weights[:, None] * g
+        shown = any(indefinite(x, operators["product"](x), operators["diagonal"]) for x in (a, p))
+        if not (shown or result.converged) and self.matrix() is not None:
+            shown = negative_eigenvalue(self.matrix()) is not None
+        return replace(result, converged=result.converged and not shown, indefinite=shown)
 
     def _newton(self, loss, y, alpha, fit_intercept, solver, on_step, options):
         operators = self.operators()
@@ -309,6 +331,7 @@ class CostProblem:
             converged=found.converged,
             solver=f"smo, {found.rows}",
             relative_gap=found.relative_gap,
+            indefinite=found.indefinite,
         )
 
     # ---------------------------------------------------------------- what a fitted model keeps

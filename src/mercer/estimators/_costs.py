@@ -224,7 +224,8 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
                     on_step=on_step,
                     **{**options, "start": start},
                 )
-                found.append(CostResult(**result, solver="lbfgs"))
+                result = CostResult(**result, solver="lbfgs")
+                found.append(problem.judged(result, loss, column, float(self.alpha)))
         return found[0] if y.ndim == 1 else _side_by_side(found)
 
     def _warn(self, result):
@@ -233,8 +234,15 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
         solver = self._solver()
         tol = _TOL[solver] if self.tol is None else self.tol
         worst = float(np.max(result.gradient))
-        remedy = "raise max_iter, tol or alpha"
-        warn_unconverged(f"{type(self).__name__} ({solver})", worst, tol, result.n_iter, remedy, stacklevel=4)
+        warn_unconverged(
+            f"{type(self).__name__} ({solver})",
+            worst,
+            tol,
+            result.n_iter,
+            "raise max_iter, tol or alpha",
+            stacklevel=4,
+            indefinite=result.indefinite,
+        )
 
     # ---------------------------------------------------------------- what is kept
 
@@ -357,5 +365,6 @@ def _side_by_side(results):
         **columns,
         n_iter=max(each.n_iter for each in results),
         converged=all(each.converged for each in results),
+        indefinite=any(each.indefinite for each in results),
         history=None if first.history is None else [each.history for each in results],
     )

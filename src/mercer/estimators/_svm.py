@@ -419,28 +419,42 @@ def warn_if_indefinite(K, stacklevel=2):
     K : ndarray of shape (n, n)
     stacklevel : int
         As in ``warnings.warn``.
+    """
+    found = negative_eigenvalue(K)
+    if found is not None:
+        warnings.warn(
+            f"the precomputed kernel matrix is not positive semidefinite: it has an eigenvalue of about "
+            f"{found[0]:.3g} (the "
+            f"largest is about {found[1]:.3g}); the problem then may have several solutions, of which this "
+            f"is one",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def negative_eigenvalue(K):
+    """About the least and the largest eigenvalue, if the least is below 0 by more than rounding.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+
+    Returns
+    -------
+    (float, float) or None
+        None, too, for a matrix of too many rows.
 
     Notes
     -----
     The estimate is exact for small matrices; for others a few steps of Lanczos, which never lie below the
     least eigenvalue.
     """
-    n = len(K)
-    if n > _LANCZOS_UP_TO:
-        return
-    if n <= 64:
-        values = np.linalg.eigvalsh(K)
-    else:
-        values = _ritz_values(K)
+    if len(K) > _LANCZOS_UP_TO:
+        return None
+    values = np.linalg.eigvalsh(K) if len(K) <= 64 else _ritz_values(K)
     if values[0] < -_INDEFINITE * max(values[-1], -values[0]):
-        warnings.warn(
-            f"the precomputed kernel matrix is not positive semidefinite: it has an eigenvalue of about "
-            f"{values[0]:.3g} (the "
-            f"largest is about {values[-1]:.3g}); the problem then may have several solutions, of which this "
-            f"is one",
-            UserWarning,
-            stacklevel=stacklevel,
-        )
+        return float(values[0]), float(values[-1])
+    return None
 
 
 def _ritz_values(K):

@@ -320,6 +320,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
                 result.n_iter,
                 "raise max_iter, alpha or tol, or scale the samples",
                 stacklevel=4,
+                indefinite=result.indefinite,
             )
 
     def _keep(self, problem, result, loss, X, names):

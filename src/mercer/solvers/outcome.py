@@ -6,7 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["NotPositiveDefinite", "Outcome", "not_finite", "warn_unconverged"]
+__all__ = ["NotPositiveDefinite", "Outcome", "indefinite", "not_finite", "warn_unconverged"]
+
+#: Of K's entries, what rounding may have left in them: they may have been float32.
+_ROUNDING = float(np.finfo(np.float32).eps)
 
 
 class NotPositiveDefinite(np.linalg.LinAlgError):
@@ -57,6 +60,25 @@ def not_finite(i):
     )
 
 
+def indefinite(x, Kx, diagonal):
+    """Whether vectors show that K is not positive semidefinite: xᵀKx is below 0, and not by rounding of K.
+
+    Parameters
+    ----------
+    x, Kx : ndarray of shape (n, k)
+    diagonal : ndarray of shape (n,)
+        Of K.
+
+    Returns
+    -------
+    bool
+    """
+    # |Kᵢⱼ| ≤ √(Kᵢᵢ Kⱼⱼ). What overflows shows nothing.
+    with np.errstate(over="ignore", invalid="ignore"):
+        terms = np.sqrt(np.abs(diagonal)) @ np.abs(x)
+        return bool((np.einsum("ij,ij->j", x, Kx) < -_ROUNDING * terms**2).any())
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a solver reached.
@@ -88,7 +110,7 @@ class Outcome:
     factor: object = None
 
 
-def warn_unconverged(name, reached, tol, n_iter, remedy, stacklevel=3):
+def warn_unconverged(name, reached, tol, n_iter, remedy, stacklevel=3, *, indefinite=False):
     """Warn that a solver stopped short of its tolerance.
 
     Parameters
@@ -103,10 +125,14 @@ def warn_unconverged(name, reached, tol, n_iter, remedy, stacklevel=3):
         What to do about it.
     stacklevel : int
         As in ``warnings.warn``.
+    indefinite : bool
+        Whether that K is not positive semidefinite is the cause: then the residual says nothing, and nor does
+        the remedy help.
     """
-    warnings.warn(
-        f"{name} stopped at a residual of {reached:.1e} after {n_iter} iterations, short of tol={tol:.1e}; "
-        f"{remedy}",
-        ConvergenceWarning,
-        stacklevel=stacklevel,
-    )
+    short = f"at a residual of {reached:.1e} after {n_iter} iterations, short of tol={tol:.1e}; {remedy}"
+    if indefinite:
+        short = (
+            f"after {n_iter} iterations, perhaps at no minimum: the kernel matrix is not "
+            "positive semidefinite (mercer.kernels.check_psd tells); take another kernel"
+        )
+    warnings.warn(f"{name} stopped {short}", ConvergenceWarning, stacklevel=stacklevel)

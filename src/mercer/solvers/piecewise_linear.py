@@ -21,7 +21,7 @@ from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import take_rows
 from .dual import DualSamples
 from .dual_layout import STATUS, DualJob
-from .outcome import not_finite
+from .outcome import indefinite, not_finite
 
 __all__ = ["PiecewiseLinearOutcome", "best_intercept", "piecewise_linear"]
 
@@ -58,6 +58,8 @@ class PiecewiseLinearOutcome:
         The precision of the kernel's rows.
     relative_gap : float
         As `tol` takes it.
+    indefinite : bool
+        Whether a shows that K is not positive semidefinite: the gap then bounds nothing.
     """
 
     a: np.ndarray
@@ -69,6 +71,7 @@ class PiecewiseLinearOutcome:
     converged: bool
     rows: str
     relative_gap: float
+    indefinite: bool = False
 
 
 def best_intercept(loss, residual, weights):
@@ -126,6 +129,12 @@ class _Columns:
         if type(self.kernel) is Precomputed:
             return self.X[:, index]
         return self._gram(index).formed()
+
+    def diagonal(self):
+        """Of K."""
+        if type(self.kernel) is Precomputed:
+            return self.X.diagonal()
+        return Gram(self.kernel, self.X, n_threads=self.n_threads).diag()
 
     def dot(self, a):
         """K a."""
@@ -228,7 +237,8 @@ def piecewise_linear(
             continue
         # The gap falls about as the violations do; not by more than can be told beforehand.
         kkt *= np.clip(0.5 * tol * problem.size / found.gap, 1e-3, 0.2)
-    return replace(best, n_iter=n_iter)
+    shown = indefinite(best.a[:, None], (best.f - best.b)[:, None], columns.diagonal())
+    return replace(best, n_iter=n_iter, converged=best.converged and not shown, indefinite=shown)
 
 
 def _polished(problem, columns, a, h):
