@@ -459,18 +459,23 @@ class TestConduct:
         minimum = KernelLogisticRegression(1.0, gamma=0.5).fit(X, y).objective_
         assert 1e-4 < early.objective_ - minimum <= early.duality_gap_
 
-    @pytest.mark.parametrize("solver", ["newton", "gd", "sgd"])
+    @pytest.mark.parametrize("solver", ["newton", "lbfgs", "gd", "sgd"])
     @every_classifier
     def test_a_kernel_that_is_not_positive_semidefinite_is_named(self, classifier, solver, rng):
         X, y = rng.normal(size=(60, 4)), rng.integers(0, 2, 60)
         kernel = Sigmoid(gamma=1.0, coef0=-1.0)
-        for given, rows in ((kernel, X), ("precomputed", kernel(X)), (lambda x, z: np.tanh(x @ z - 1), X)):
+        for given, rows in (
+            (kernel, X),
+            ("precomputed", kernel(X)),
+            ("precomputed", -np.eye(60)),
+            (lambda x, z: np.tanh(x @ z - 1), X),
+        ):
             model = fresh(classifier, kernel=given, alpha=0.01, solver=solver, random_state=0)
             with pytest.warns(ConvergenceWarning, match="not positive semidefinite.*check_psd"):
                 model.fit(rows, y)
             assert not model.converged_
 
-    @pytest.mark.parametrize("solver", ["newton", "gd"])
+    @pytest.mark.parametrize("solver", ["newton", "lbfgs", "gd"])
     @every_classifier
     def test_a_kernel_that_is_but_for_rounding_is_not(self, classifier, solver, rounded):
         X, y, K = rounded
@@ -478,6 +483,26 @@ class TestConduct:
         exact = fresh(classifier, kernel=RBF(gamma=0.3), alpha=1.0, solver=solver).fit(X, y)
         assert model.converged_
         assert model.objective_ == pytest.approx(exact.objective_, rel=1e-5)
+
+    @intercepts
+    @pytest.mark.parametrize("alpha", [1e-4, 1e-2, 100.0])
+    @every_classifier
+    def test_lbfgs_leaves_out_what_rounding_makes_negative(self, classifier, alpha, fit_intercept, rounded):
+        _, y, K = rounded
+        options = {"kernel": "precomputed", "alpha": alpha, "fit_intercept": fit_intercept}
+        model = fresh(classifier, solver="lbfgs", **options).fit(K, y)
+        minimum = fresh(classifier, **options).fit(K, y).objective_
+        assert model.converged_
+        assert model.objective_ == pytest.approx(minimum, rel=1e-8)
+
+    @every_classifier
+    def test_lbfgs_starts_warm_without_what_another_kernel_left(self, classifier, rng):
+        X, y = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
+        model = fresh(classifier, alpha=1e-4, solver="lbfgs", warm_start=True).fit(X, y)
+        model.set_params(kernel="linear", alpha=1e6).fit(X, y)
+        minimum = fresh(classifier, kernel="linear", alpha=1e6).fit(X, y).objective_
+        assert model.converged_
+        assert model.objective_ == pytest.approx(minimum, rel=1e-11)
 
     @every_classifier
     def test_bits_do_not_depend_on_the_number_of_threads(self, classifier, rng):

@@ -3,6 +3,8 @@
 Place on the way: ``losses``, ``pivoted_cholesky``, ``newton_problem`` → **quasi_newton** → ``estimators``.
 """
 
+from contextlib import suppress
+
 import numpy as np
 from scipy.optimize import minimize
 
@@ -11,8 +13,13 @@ from .newton_system import diagonal_of
 
 __all__ = ["lbfgs"]
 
+_EPS = float(np.finfo(np.float64).eps)
 #: SciPy gives a line search up where values have no more digits; without its memory it may go on.
 _STARTS = 4
+#: Parts of K's largest eigenvalue that may be its rounding, where it shows negative ones: to nine places, …,
+#: and to float32. Rounds among the others for each.
+_ROUNDING = (1e-9, 1e-8, 1e-7, 1e-6)
+_ROUNDS = 20
 
 
 class _Coordinates:
@@ -32,16 +39,35 @@ class _Coordinates:
         used = values > 1e-14 * largest
         self.V = (vectors[:, used] / np.sqrt(values[used])).T @ F  # orthonormal rows
         self.delta = max(low_rank.trace / n, 1e-10 * largest, np.finfo(float).tiny)
-        self.scale = 1 / np.sqrt(values[used] + self.delta) - 1 / np.sqrt(self.delta)
+        self.root = np.sqrt(values[used] + self.delta)
+        self.whole = True
+
+    def restrict(self, product, rounding):
+        """Leave out where K is at most this part of its largest eigenvalue: below 0 there is no minimum.
+
+        The factor of a K that is not positive semidefinite tells little of it, so that K is asked again.
+        """
+        values, vectors = np.linalg.eigh(self.V @ product(self.V.T))
+        used = values > rounding * values.max(initial=0.0)
+        self.V, self.root, self.whole = vectors[:, used].T @ self.V, np.sqrt(values[used]), False
 
     def __call__(self, u):
         """The symmetric map from u to a."""
-        return u / np.sqrt(self.delta) + self.V.T @ (self.scale[:, None] * (self.V @ u))
+        rest = self.whole / np.sqrt(self.delta)
+        return u * rest + self.V.T @ ((1 / self.root - rest)[:, None] * (self.V @ u))
 
     def back(self, a):
         """U of an a."""
-        inverse = 1 / (self.scale + 1 / np.sqrt(self.delta)) - np.sqrt(self.delta)
-        return a * np.sqrt(self.delta) + self.V.T @ (inverse[:, None] * (self.V @ a))
+        rest = self.whole * np.sqrt(self.delta)
+        return a * rest + self.V.T @ ((self.root - rest)[:, None] * (self.V @ a))
+
+    def outside(self, a):
+        """The part of an a that is not in the span."""
+        return a - self.V.T @ (self.V @ a)
+
+
+class _Unbounded(Exception):
+    """K has shown a negative eigenvalue, along which the cost falls without end."""
 
 
 class _Cost:
@@ -51,9 +77,10 @@ class _Cost:
         self.product, self.loss, self.y, self.alpha = product, loss, y, alpha
         self.weights, self.fit_intercept, self.coordinates = weights, fit_intercept, _Coordinates(low_rank)
         self.shape, self.diagonal = (len(y), n_outputs), diagonal_of(low_rank)
+        self.sizes = np.sqrt(self.diagonal)
         one = np.array([alpha])
         self.problems = Problems(loss, y[:, None], weights[:, None], one, fit_intercept, n_outputs)
-        self.seen = None
+        self.seen, self.rest = None, 0.0
 
     def split(self, x):
         n_free = self.shape[0] * self.shape[1]
@@ -65,7 +92,7 @@ class _Cost:
 
     def __call__(self, x):
         u, b = self.split(x)
-        a = self.coordinates(u)
+        a = self.coordinates(u) + self.rest
         found, pull, slope = self.figures(a, self.product(a), b)
         if self.seen is None or found["objective"] <= self.seen["objective"]:
             self.seen = {**found, "x": x.copy()}
@@ -75,14 +102,16 @@ class _Cost:
         """What is known at h = K a and b, and the gradients in a and b."""
         f = h + b
         own = f if self.loss.vector else f[:, 0]
-        g = self.loss.derivative(self.y, own)
-        g = self.weights[:, None] * (g if self.loss.vector else g[:, None])
-        value = float(self.weights @ self.loss.value(self.y, own) + self.alpha * np.vdot(a, h))
+        g = self.gradient(f)
+        norm = float(np.vdot(a, h))
+        if norm < -4 * _EPS * float(np.square(self.sizes @ np.abs(a)).sum()):
+            raise _Unbounded
+        value = float(self.weights @ self.loss.value(self.y, own) + self.alpha * norm)
         # K (g + 2αa), of which K a is known.
         pull = self.product(g) + 2 * self.alpha * h
         # Below 0 by rounding, which is as much above.
         away = abs(float(np.vdot(g + 2 * self.alpha * a, pull)))
-        size = 2 * self.alpha * np.sqrt(abs(float(np.vdot(a, h))))
+        size = 2 * self.alpha * np.sqrt(abs(norm))
         least = np.sqrt(abs(float(np.vdot(g, pull - 2 * self.alpha * h))))
         gradient = np.sqrt(away) / max(size, least) if max(size, least) > 0 else 0.0
         slope = g.sum(axis=0)
@@ -93,6 +122,25 @@ class _Cost:
             gap += abs(float(slope @ b))  # nought at the best b, but for rounding
         found = {"a": a, "h": h, "b": b.copy(), "objective": value, "gradient": gradient, "gap": gap}
         return found, pull, slope
+
+    def gradient(self, f):
+        """Derivatives w l' in f."""
+        g = self.loss.derivative(self.y, f if self.loss.vector else f[:, 0])
+        return self.weights[:, None] * (g if self.loss.vector else g[:, None])
+
+    def settle(self):
+        """Put −g/(2α), which a is at the minimum, for what of a is outside of the span."""
+        b, on = self.seen["b"], self.coordinates
+        p = -self.gradient(self.seen["h"] + b) / (2 * self.alpha)
+        a = self.seen["a"] + on.outside(p - self.seen["a"])
+        self.rest = 0.0 if on.whole else on.outside(a)
+        self.seen = {**self.figures(a, self.product(a), b)[0], "x": self.joined(on.back(a), b)}
+        self.centre()
+
+    def restrict(self, rounding):
+        """Begin anew, where K is above its rounding."""
+        self.coordinates.restrict(self.product, rounding)
+        self.seen, self.rest = None, 0.0
 
     def centre(self):
         """Put the best b for the best a: only there the gap is one."""
@@ -157,6 +205,8 @@ def lbfgs(
         if fit_intercept:
             x[a.size :] = b.ravel()
     limit, count = 10000 if max_iter is None else max_iter, 0
+    # What an earlier fit left where this K is 0 would stay, and be rounding of K a.
+    settles = start is not None and low_rank.trace / len(y) <= cost.coordinates.delta / 2
 
     def callback(intermediate_result):
         nonlocal count
@@ -166,18 +216,35 @@ def lbfgs(
         if cost.seen["gradient"] <= tol:
             raise StopIteration
 
-    cost(x)
-    cost.centre()
-    for _ in range(_STARTS):
-        if cost.seen["gradient"] <= tol or count >= limit:
-            break
-        left = limit - count
-        options = {"maxiter": left, "maxfun": 10 * left, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
-        minimize(cost, cost.seen["x"], jac=True, method="L-BFGS-B", callback=callback, options=options)
+    def attempt(x):
+        restricted = not cost.coordinates.whole
+        cost(x)
         cost.centre()
+        if settles or restricted:
+            cost.settle()
+        for _ in range(_ROUNDS if restricted else _STARTS):
+            if cost.seen["gradient"] <= tol or count >= limit:
+                break
+            left = limit - count
+            options = {"maxiter": left, "maxfun": 10 * left, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
+            minimize(cost, cost.seen["x"], jac=True, method="L-BFGS-B", callback=callback, options=options)
+            cost.centre()
+            if restricted:
+                cost.settle()
+
+    bounded = False
+    for rounding in (None, *_ROUNDING):
+        if rounding is not None:
+            cost.restrict(rounding)
+            x[:] = 0.0
+        with suppress(_Unbounded):
+            attempt(x)
+            bounded = True
+            break
     seen = {name: cost.seen[name] for name in ("a", "b", "objective", "gap", "gradient")}
     # Rounding may keep the gradient of a badly conditioned problem above any tolerance.
-    converged = seen["gradient"] <= tol or seen["gap"] <= tol * abs(seen["objective"])
+    near = seen["gradient"] <= tol or seen["gap"] <= tol * abs(seen["objective"])
+    converged = bounded and near and np.isfinite(seen["objective"])
     if loss.vector and fit_intercept:
         seen["b"] = seen["b"] - seen["b"].mean()
     if not loss.vector:
