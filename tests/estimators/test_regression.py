@@ -188,6 +188,17 @@ def test_descent_comes_to_newtons_minimum(loss, rows, rng):
         np.testing.assert_array_equal(batches.dual_coef_, again.dual_coef_)
 
 
+@pytest.mark.parametrize(("seed", "alpha"), [(22, 100.0), (1, 1.0), (0, 100.0)])
+def test_descent_on_counts_comes_to_newtons_minimum(seed, alpha):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 3))
+    y = rng.poisson(np.exp(np.sin(2 * X[:, 0]) + 1)) * (1.0 if seed else 1e4)
+    found = KernelRegressor("poisson", alpha=alpha, solver="gd").fit(X, y)
+    assert found.converged_
+    minimum = KernelRegressor("poisson", alpha=alpha).fit(X, y).objective_
+    assert found.objective_ == pytest.approx(minimum, rel=1e-4)
+
+
 def test_options_of_descent_arrive(rows, rng):
     X, _ = rows
     y = targets(Squared(), X, rng)

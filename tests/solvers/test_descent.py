@@ -195,7 +195,8 @@ def test_a_convex_cost_ends_where_scipy_does(rng):
 
 
 def test_steps_that_are_too_long_are_said_to_be():
-    with pytest.raises(Diverged, match=r"diverged in iteration \d+ .*take a step below 0.1") as caught:
+    remedy = r"diverged in iteration \d+ .*; take a step below 0.1 or step='backtracking'$"
+    with pytest.raises(Diverged, match=remedy) as caught:
         gradient_descent(valley, [1.0, 1.0], step=0.1, max_iter=10_000)
     assert caught.value.step == 0.1
     copy = pickle.loads(pickle.dumps(caught.value))
@@ -212,8 +213,29 @@ def test_an_overflow_is_a_divergence_and_no_nan():
 
 
 def test_batches_that_diverge_are_said_to(rng):
-    with pytest.raises(Diverged, match="a smaller momentum"):
-        stochastic_descent(lambda w, index: VALLEY * w, [1.0, 1.0], 4, valley, step=1.0, max_iter=1000)
+    for options, remedy in (({}, ""), ({"momentum": 0.5}, " or a smaller momentum")):
+        # The step that was given, not what decay has made of it; and no advice that batches refuse.
+        with pytest.raises(Diverged, match=f"; take a step below 1{remedy}$"):
+            stochastic_descent(
+                lambda w, index: VALLEY * w,
+                [1.0, 1.0],
+                4,
+                valley,
+                step=1.0,
+                decay=0.01,
+                max_iter=1000,
+                **options,
+            )
+
+
+@pytest.mark.parametrize("momentum", [0.5, 0.9])
+def test_momentum_goes_where_a_backtracked_step_would_rise_by_it(momentum):
+    def cliff(w):
+        return np.exp(3 * w[0]) - 3 * w[0], 3 * np.exp(3 * w) - 3
+
+    found = gradient_descent(cliff, [-5.0], momentum=momentum)
+    assert found.converged
+    assert (np.diff(found.history["objective"]) <= 1e-12).all()
 
 
 def test_a_gradient_that_points_the_wrong_way():

@@ -86,8 +86,9 @@ class Descent:
 class _Record:
     """What was reached in each iteration."""
 
-    def __init__(self, on_step):
+    def __init__(self, on_step, remedy):
         self.objective, self.gradient_norm, self.step = [], [], []
+        self._remedy = remedy
         self._on_step, self._best = on_step, np.inf
 
     def add(self, objective, gradient_norm):
@@ -107,8 +108,7 @@ class _Record:
                 f"the cost or its gradient is not finite at the start (cost {self.objective[-1]!r}); start "
                 "elsewhere"
             )
-        remedy = f"take a step below {self.step[-1]:.3g}, a smaller momentum, or step='backtracking'"
-        raise Diverged(len(self.step), self.objective[-1], self.step[-1], remedy)
+        raise Diverged(len(self.step), self.objective[-1], self.step[-1], self._remedy)
 
     def outcome(self, solution, tol, solver):
         history = {name: np.array(getattr(self, name)) for name in ("objective", "gradient_norm", "step")}
@@ -149,6 +149,14 @@ def _check(step, momentum, decay, max_iter, tol, *, stochastic):
     _check_number("max_iter", max_iter, 1, np.inf, "at least 1")
 
 
+def _remedy(step, momentum, *others):
+    """What to do about divergence, of what was not done."""
+    if isinstance(step, str):
+        return "the cost leaves the floating-point range: scale the problem down"
+    ways = [f"take a step below {step:.3g}", *(["a smaller momentum"] if momentum else []), *others]
+    return " or ".join(filter(None, [", ".join(ways[:-1]), ways[-1]]))
+
+
 # ---------------------------------------------------------------- all samples at once
 
 
@@ -156,12 +164,17 @@ def _dot(gradient):
     return float(np.vdot(gradient, gradient))
 
 
+def _hidden(objective):
+    """What rounding of the cost may hide."""
+    return 800 * np.finfo(np.float64).eps * abs(objective)
+
+
 class _Backtracking:
     """Steps by Armijo's rule: halved until a plain step lowers the cost by half of what its slope promises.
 
-    Each search starts from twice the last step. Momentum is added to the step that this finds. Where rounding
-    of the cost hides what a step promises, the last one that could be judged stands, or one is halved until
-    the gradient becomes smaller.
+    Each search starts from twice the last step. Momentum is added to the step that this finds, unless the
+    cost rises by it. Where rounding of the cost hides what a step promises, the last one that could be judged
+    stands, or one is halved until the gradient becomes smaller.
     """
 
     def __init__(self, value, value_and_gradient, squared_norm):
@@ -169,7 +182,7 @@ class _Backtracking:
         self._last, self._judged = 0.5, False
 
     def __call__(self, w, objective, gradient, squared):
-        hidden = 800 * np.finfo(np.float64).eps * abs(objective)
+        hidden = _hidden(objective)
         seen = 0.5 * self._last * squared > hidden
         if self._judged and not seen:
             return self._last
@@ -263,7 +276,7 @@ def gradient_descent(
             return value_and_gradient(w)[0]
 
     search = _Backtracking(value, value_and_gradient, squared_norm) if isinstance(step, str) else None
-    record = _Record(on_step)
+    record = _Record(on_step, _remedy(step, momentum, "step='backtracking'"))
     before = w
     with np.errstate(**QUIET):
         while True:
@@ -277,7 +290,10 @@ def gradient_descent(
             record.step.append(float(s))
             after = w - s * gradient
             if momentum:
-                after += momentum * (w - before)
+                ahead = after + momentum * (w - before)
+                # Armijo's rule vouches for the plain step alone.
+                if search is None or value(ahead) <= objective + _hidden(objective):
+                    after = ahead
             before, w = w, after
 
 
@@ -350,7 +366,7 @@ def stochastic_descent(
     rng = _generator(random_state)
     w = np.array(start, dtype=np.float64)
     before, k, s = w, 0, step
-    record = _Record(on_step)
+    record = _Record(on_step, _remedy(step, momentum))
     with np.errstate(**QUIET):
         while True:
             objective, gradient = value_and_gradient(w)
