@@ -74,6 +74,7 @@ class TestG05GammaIsFixedAtFit:
         Z = rng.normal(size=(5, 2))  # two columns, from which 1/n_features would be another number
         np.testing.assert_array_equal(model.inverse_transform(Z), given.inverse_transform(Z))
 
+    @pytest.mark.filterwarnings("ignore:the centred kernel matrix has the eigenvalue -")  # sigmoid
     @pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian", "sigmoid"])
     @pytest.mark.parametrize("gamma", [None, "auto", "scale"])
     def test_every_rule_and_kernel(self, rng, kernel, gamma):

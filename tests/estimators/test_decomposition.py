@@ -109,6 +109,7 @@ class TestTheAlgorithm:
         np.testing.assert_allclose(Y.mean(axis=0), 0, atol=1e-10 * np.abs(Y).max())
         np.testing.assert_allclose(Y.var(axis=0, ddof=1), model.explained_variance_, rtol=1e-9)
 
+    @pytest.mark.filterwarnings("ignore:the centred kernel matrix has the eigenvalue -")  # sigmoid
     def test_scikit_learns_coordinates_with_their_signs(self, data, way):
         X, Z = data
         for params in (
@@ -251,10 +252,20 @@ class TestZeros:
     def test_an_indefinite_kernel(self, data, way):
         X, _ = data
         K = X @ np.diag([1.0, 1.0, -1.0, -1.0]) @ X.T
-        with pytest.warns(UserWarning, match="only 2 components with variance"):
+        with (
+            pytest.warns(UserWarning, match="only 2 components with variance"),
+            pytest.warns(UserWarning, match="eigenvalue -.*not positive semidefinite"),
+        ):
             model = KernelPCA(4, kernel="precomputed", **WAYS[way]).fit(K)
         assert (model.eigenvalues_[:2] > 0).all()
         assert (model.eigenvalues_[2:] == 0).all()
+
+    @pytest.mark.parametrize("shift", [2.5, 3.0])
+    def test_an_indefinite_kernel_is_told_by_few_components(self, rng, way, shift):
+        # Both eigenvalues asked for are positive; the trace, which stands for the variance, is too small.
+        X = rng.normal(size=(130, 5))
+        with pytest.warns(UserWarning, match=rf"eigenvalue -{shift:.2g}:.*not positive semidefinite"):
+            KernelPCA(2, kernel="precomputed", **WAYS[way]).fit(X @ X.T - shift * np.eye(130))
 
 
 class TestComponents:

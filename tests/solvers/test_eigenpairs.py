@@ -41,6 +41,8 @@ def check(A, pairs, tol=1e-9):
     bound = np.maximum(tol * np.sqrt(np.maximum(expected, 1e-12 * top) * top), rounding)
     assert (residuals <= bound).all()
     np.testing.assert_allclose(pairs.values, expected, atol=tol * top)
+    least = np.linalg.eigvalsh(A)[0]
+    assert least - rounding <= pairs.least <= max(least, 0) + 0.1 * max(-least, top)
 
 
 SPECTRA = {

@@ -114,7 +114,7 @@ class Components:
         top = max(float(values[0]), 0.0)
         self.residual = float(np.max(pairs.residuals)) * K.scale / top if top > K.noise else 0.0
         real = values > max(_ZERO * top, K.noise)
-        _warn_negative(float(values[-1]), max(_NEGATIVE * top, K.noise))
+        _warn_negative(pairs.least * K.scale, max(_NEGATIVE * top, K.noise))
         _warn_missing(int(real.sum()), asked, n, drop)
         keep = real if asked is None or drop else np.ones_like(real)
         self.values = np.where(real, values, 0.0)[keep]

@@ -22,6 +22,7 @@ from ..kernels.precomputed import FunctionKernel, Precomputed
 from ..kernels.prepared import n_rows
 from ..solvers.dual import DualSamples
 from ..solvers.dual_layout import STATUS
+from ..solvers.eigenpairs import ritz_values
 from ._base import KernelEstimator, check_flag, check_number, own_rows, same_parameters
 from ._canonical import canonical_rows
 from ._expansion import Expansion
@@ -37,7 +38,7 @@ _SMALL = 1000
 _DENSE_UP_TO = 2**20
 # An eigenvalue below −this times the largest is no rounding.
 _INDEFINITE = 1e-6
-_LANCZOS_STEPS, _LANCZOS_UP_TO = 16, 4000
+_LANCZOS_UP_TO = 4000
 # From so many kernel values on labels are decided by rounded ones, where these leave no doubt.
 _ROUNDED_FROM = 2e5
 
@@ -446,34 +447,11 @@ def negative_eigenvalue(K):
 
     Notes
     -----
-    The estimate is exact for small matrices; for others a few steps of Lanczos, which never lie below the
-    least eigenvalue.
+    By `ritz_values`, which never lie below the least eigenvalue.
     """
     if len(K) > _LANCZOS_UP_TO:
         return None
-    values = np.linalg.eigvalsh(K) if len(K) <= 64 else _ritz_values(K)
+    values = ritz_values(K)
     if values[0] < -_INDEFINITE * max(values[-1], -values[0]):
         return float(values[0]), float(values[-1])
     return None
-
-
-def _ritz_values(K):
-    """Estimates of eigenvalues, ascending: Lanczos with full orthogonalisation from a fixed start."""
-    n = len(K)
-    # No matrix is likely to have this as an eigenvector.
-    q = np.cos(np.arange(1, n + 1) ** 2 * 0.6180339887498949).astype(K.dtype)
-    Q, diagonal, off = [q / np.linalg.norm(q)], [], []
-    for _ in range(_LANCZOS_STEPS):
-        v = K @ Q[-1]
-        diagonal.append(float(Q[-1] @ v))
-        basis = np.array(Q)
-        for _ in range(2):
-            v = v - basis.T @ (basis @ v)
-        size = float(np.linalg.norm(v))
-        if size <= 1e-10 * max(map(abs, diagonal)):
-            break
-        off.append(size)
-        Q.append(v / size)
-    m = len(diagonal)
-    T = np.diag(diagonal) + np.diag(off[: m - 1], 1) + np.diag(off[: m - 1], -1)
-    return np.linalg.eigvalsh(T)

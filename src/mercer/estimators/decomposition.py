@@ -96,7 +96,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
     explained_variance_ : ndarray of shape (k,)
         ``λ / (n − 1)``, the variances of the coordinates.
     explained_variance_ratio_ : ndarray of shape (k,)
-        Their parts of the variance in feature space, which is the centred matrix's trace.
+        Their parts of the variance in feature space, which is the centred matrix's trace. Negative
+        eigenvalues make that smaller: parts then are too large, and 0 where it is not positive.
     X_fit_ : ndarray, csr_array or list
         The training rows (a precomputed kernel: the matrix), a copy.
     kernel_ : Kernel
@@ -208,7 +209,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
         -----
         UserWarning
             If fewer components have variance than were asked for, or the kernel matrix is not positive
-            semidefinite.
+            semidefinite: by its smallest eigenvalue, of which there is an estimate from above where not all
+            are worked out.
         ConvergenceWarning
             If `max_iter` ended the iteration.
         """

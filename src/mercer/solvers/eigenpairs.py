@@ -13,7 +13,7 @@ from scipy.linalg import eigh
 
 from .._threads import n_threads as count_threads
 
-__all__ = ["Eigenpairs", "RowBlocks", "block_lanczos", "dense_eigenpairs", "fits_lanczos"]
+__all__ = ["Eigenpairs", "RowBlocks", "block_lanczos", "dense_eigenpairs", "fits_lanczos", "ritz_values"]
 
 _EPS = np.finfo(np.float64).eps
 #: Rows of one part of a product. A fixed number: sums must not depend on how many threads there are.
@@ -26,6 +26,8 @@ _SPARE = 384
 _INVARIANT = 1e-12
 #: A squared condition up to which a block's own Gram matrix orthonormalises it, applied twice.
 _CHOLESKY_UP_TO = 1e10
+#: Rows up to which `ritz_values` are LAPACK's, and steps for more.
+_EXACT_UP_TO, _RITZ_STEPS = 64, 16
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Eigenpairs:
         ``‖A v − λ v‖``; an eigenvalue lies within it, and `values` are much closer where they are isolated.
     solver : str
         "dense" or "lanczos".
+    least : float
+        The smallest eigenvalue is no larger than this, and near it as a rule.
     n_iter : int
         Products with A; 1 for "dense".
     converged : bool
@@ -52,6 +56,7 @@ class Eigenpairs:
     vectors: np.ndarray
     residuals: np.ndarray
     solver: str
+    least: float
     n_iter: int = 1
     converged: bool = True
 
@@ -124,9 +129,13 @@ def dense_eigenpairs(A, k):
     Eigenpairs
         With residuals of 0: they are of the size of rounding.
     """
+    # For its smallest eigenvalue LAPACK would reduce the matrix a second time, in as much time again;
+    # estimates take a tenth of it (n = 700: 1.6 ms beside 21).
+    least = ritz_values(A)[0] if k < len(A) else np.inf
     # A C-ordered symmetric matrix is its own transpose, and LAPACK then needs no copy.
     values, vectors = _largest(A if A.flags.f_contiguous else A.T, k)
-    return Eigenpairs(values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1]), np.zeros(k), "dense")
+    values, vectors = values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1])
+    return Eigenpairs(values, vectors, np.zeros(k), "dense", float(min(least, values[-1])))
 
 
 def _largest(A, k):
@@ -235,7 +244,7 @@ def block_lanczos(
             # A look costs some 20 m³ operations: nothing beside a product, but for small n.
             due = space.m + block * (1 if 20 * space.m**3 < n * n * block else _steps_left(seen))
         return Eigenpairs(
-            values, space.vectors(S), residuals, "lanczos", n_iter=space.n_iter, converged=converged
+            values, space.vectors(S), residuals, "lanczos", space.least(), space.n_iter, converged
         )
 
 
@@ -258,6 +267,41 @@ def _steps_left(seen):
     (n_before, before), (n_now, now) = ((n_iter, np.log(max(worst, 1.0))) for n_iter, worst in seen)
     rate = (before - now) / (n_now - n_before)
     return int(np.clip(0.7 * now / rate, 1, 4)) if rate > 0 else 4
+
+
+def ritz_values(K):
+    """Estimates of a symmetric matrix's eigenvalues that lie between its least and its largest.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        Ascending. Up to 64 rows the eigenvalues; for more those of 16 steps of Lanczos with full
+        orthogonalisation from a fixed start, whose ends are near the spectrum's.
+    """
+    n = len(K)
+    if n <= _EXACT_UP_TO:
+        return np.linalg.eigvalsh(K)
+    # No matrix is likely to have this as an eigenvector.
+    q = np.cos(np.arange(1, n + 1) ** 2 * 0.6180339887498949).astype(K.dtype)
+    Q, diagonal, off = [q / np.linalg.norm(q)], [], []
+    for _ in range(_RITZ_STEPS):
+        v = K @ Q[-1]
+        diagonal.append(float(Q[-1] @ v))
+        basis = np.array(Q)
+        for _ in range(2):
+            v = v - basis.T @ (basis @ v)
+        size = float(np.linalg.norm(v))
+        if size <= 1e-10 * max(map(abs, diagonal)):
+            break
+        off.append(size)
+        Q.append(v / size)
+    m = len(diagonal)
+    T = np.diag(diagonal) + np.diag(off[: m - 1], 1) + np.diag(off[: m - 1], -1)
+    return np.linalg.eigvalsh(T)
 
 
 class _Krylov:
@@ -352,6 +396,10 @@ class _Krylov:
         m = self.m
         values, S = _largest(self.H[:m, :m].copy("F"), min(k, m))
         return values[::-1].copy(), S[:, ::-1]
+
+    def least(self):
+        """The smallest Ritz value."""
+        return float(np.linalg.eigvalsh(self.H[: self.m, : self.m])[0])
 
     def residuals(self, S):
         """Norms of ``A v − θ v`` for Ritz vectors ``v = Q s``."""
