@@ -1,4 +1,4 @@
-"""A progress bar with the residual that is left, by tqdm where it is installed."""
+"""A progress bar with what there is left to do, by tqdm where it is installed."""
 
 from contextlib import contextmanager
 
@@ -8,8 +8,8 @@ __all__ = ["progress"]
 
 
 @contextmanager
-def progress(verbose, description, total=None):
-    """Yield ``on_step(n_iter, residual)`` for a solver, or None if nothing is to be shown.
+def progress(verbose, description, total=None, *, label="residual"):
+    """Yield ``on_step(n_done, reached)`` for a solver, or None if nothing is to be shown.
 
     Parameters
     ----------
@@ -19,6 +19,8 @@ def progress(verbose, description, total=None):
         What stands before the bar.
     total : int or None
         Steps at most.
+    label : str
+        What `reached` is.
     """
     if not verbose:
         yield None
@@ -26,17 +28,23 @@ def progress(verbose, description, total=None):
     try:
         from tqdm.auto import tqdm
     except ImportError:
+        last = shown = None
 
-        def on_step(n_iter, residual):
-            if n_iter % 10 == 0:
-                print(f"{description}: step {n_iter}, residual {float(np.max(residual)):.1e}", flush=True)
+        def on_step(n_done, reached):
+            nonlocal last, shown
+            last = f"{description}: step {n_done}, {label} {float(np.max(reached)):.1e}"
+            if n_done % 10 == 0 and last != shown:
+                print(last, flush=True)
+                shown = last
 
         yield on_step
+        if last != shown:
+            print(last, flush=True)
         return
     with tqdm(total=total, desc=description, leave=True) as bar:
 
-        def on_step(n_iter, residual):
-            bar.set_postfix_str(f"residual {float(np.max(residual)):.1e}", refresh=False)
-            bar.update(n_iter - bar.n)
+        def on_step(n_done, reached):
+            bar.set_postfix_str(f"{label} {float(np.max(reached)):.1e}", refresh=False)
+            bar.update(n_done - bar.n)
 
         yield on_step

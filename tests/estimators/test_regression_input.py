@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -248,10 +249,13 @@ def test_short_of_tolerance_it_warns(params, reached, rows, rng):
     assert not model.converged_
 
 
-def test_a_progress_bar(rows, rng, capfd):
+@pytest.mark.parametrize(
+    ("loss", "shown"), [("poisson", r"KernelRegressor: .*, gradient "), ("quantile", "1/1 .*, gap ")]
+)
+def test_a_progress_bar(loss, shown, rows, rng, capfd):
     X, _ = rows
-    KernelRegressor("poisson", verbose=True).fit(X, targets(Poisson(), X, rng))
-    assert "KernelRegressor" in "".join(capfd.readouterr())
+    KernelRegressor(loss, verbose=True).fit(X, targets(Poisson(), X, rng))
+    assert re.search(shown, "".join(capfd.readouterr()))
 
 
 def test_tags():

@@ -1,5 +1,7 @@
 """What bad input gets from the five support vector machines: an error that names cause and remedy."""
 
+import re
+import sys
 import time
 import warnings
 
@@ -469,3 +471,27 @@ class TestConvergence:
     @every_machine
     def test_samples_whose_variance_no_kernel_reads(self, machine):
         machine(kernel="cosine", gamma="scale").fit(1e200 * X, Y)
+
+
+class TestProgress:
+    @pytest.mark.parametrize(
+        ("model", "end"),
+        [
+            (SVC(), "SVC: 100%.* 1/1 .*, gap "),
+            (SVC(multiclass="ovr"), "SVC: 100%.* 3/3 .*, gap "),
+            (SVC(probability=True), "SVC: 100%.* 18/18 .*, gap "),  # three pairs, and in five folds
+            (SVC(multiclass="crammer-singer"), "SVC: .*, gap "),
+            (NuSVC(nu=0.1), "NuSVC: 100%.* 3/3 .*, gap "),
+            (SVR(), "SVR: 100%.* 1/1 .*, gap "),
+        ],
+    )
+    def test_all_problems_are_told_in_the_end(self, model, end, rng, capfd):
+        n_classes = 2 if end.startswith("SVC: 100%.* 1/1") else 3
+        y = np.arange(30) % n_classes
+        model.set_params(verbose=True).fit(rng.normal(size=(30, 2)) + y[:, None], y)
+        assert re.search(end, capfd.readouterr().err)
+
+    def test_without_tqdm(self, monkeypatch, capsys):
+        monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+        SVC(verbose=True).fit(X, Y)
+        assert re.fullmatch(r"SVC: step 1, gap .*\n", capsys.readouterr().out)

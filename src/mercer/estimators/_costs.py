@@ -190,7 +190,7 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
         if solver in ("gd", "sgd"):
             options |= {"step": self.step, "momentum": self.momentum}
             options |= {"batch_size": self.batch_size} if solver == "sgd" else {}
-        with progress(self.verbose, type(self).__name__) as on_step:
+        with progress(self.verbose, type(self).__name__, label="gradient") as on_step:
             if solver == "lbfgs":
                 return self._lbfgs(problem, posed.loss, y, on_step, options)
             common = {"fit_intercept": self.fit_intercept, "solver": solver, "on_step": on_step}

@@ -23,6 +23,7 @@ _BY_PROBLEM = (
 __all__ = [
     "Machines",
     "c_machines",
+    "n_problems",
     "nu_machines",
     "pairs_of",
     "reached",
@@ -179,11 +180,14 @@ def _rest_jobs(offsets):
     return jobs, Sides(bounds[:, :-1], np.diff(bounds), (-1.0, 1.0, -1.0))
 
 
+def n_problems(p, folds):
+    """How many problems p are with each fold held out, too."""
+    return p if folds is None else p * (1 + len(folds))
+
+
 def _with_folds(jobs, n_sets, folds):
     """The jobs once more for each fold: set + fold·n_sets."""
-    if folds is None:
-        return jobs
-    shifts = [n_sets * f for f in range(len(folds) + 1)]
+    shifts = [n_sets * f for f in range(n_problems(1, folds))]
     return [job._replace(sets=tuple(each + shift for each in job.sets)) for shift in shifts for job in jobs]
 
 

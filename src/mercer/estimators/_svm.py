@@ -174,12 +174,12 @@ class SupportVectorMachine(KernelEstimator):
         merge = numbers and not self._is_precomputed(self.kernel)
         return canonical_rows(X, codes, n_groups, weights, targets=targets, merge=merge)
 
-    def _solve(self, solve, kernel, X, groups, *args, **kwargs):
+    def _solve(self, solve, kernel, X, groups, *args, n_problems=1, **kwargs):
         """Run one function of `_machines`, with a progress bar."""
         if sp.issparse(X) and X.shape[0] * X.shape[1] <= _DENSE_UP_TO and "any" not in kernel._readers():
             X = X.toarray()  # faster, and then storage changes no digit
         samples = DualSamples(kernel, X, groups, n_threads=self.n_jobs)
-        with progress(self.verbose, type(self).__name__) as on_step:
+        with progress(self.verbose, type(self).__name__, n_problems, label="gap") as on_step:
             options = self._options(sum(map(len, groups)))
             machines = solve(samples, *args, on_step=on_step, **kwargs, **options)
         self._judge(machines)
@@ -191,7 +191,7 @@ class SupportVectorMachine(KernelEstimator):
         options.pop("shrinking")
         if self.cache_size is None:
             options["cache_bytes"] = None
-        with progress(self.verbose, type(self).__name__) as on_step:
+        with progress(self.verbose, type(self).__name__, label="gap") as on_step:
             machines = solve(kernel, *args, n_jobs=self.n_jobs, on_step=on_step, **options)
         self._judge(machines)
         return machines

@@ -80,7 +80,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
     n_jobs : int or None, default=None
         Threads: None is OpenMP's setting or the cores available, −1 all cores. Results are the same.
     verbose : bool or int, default=False
-        Show a progress bar.
+        Show a progress bar with the gradient, for "smo" with the gap.
     random_state : int, RandomState, Generator or None, default=None
         Draws the rows of `approximation`, the pivots of a preconditioner, and the batches of "sgd".
 
@@ -292,7 +292,9 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
             options["batch_size"] = self.batch_size
         if options["tol"] is None:
             options["tol"] = _TOL[solver]
-        with progress(self.verbose, type(self).__name__, self.max_iter) as on_step:
+        # "smo" counts problems, of which there is one.
+        total, label = (1, "gap") if solver == "smo" else (self.max_iter, "gradient")
+        with progress(self.verbose, type(self).__name__, total, label=label) as on_step:
             return problem.solve(
                 loss,
                 y,

@@ -11,7 +11,7 @@ from ..solvers.dual_layout import STATUS
 from ._all_at_once import all_at_once
 from ._base import check_choice
 from ._canonical import equal_across
-from ._machines import c_machines, nu_machines, pairs_of
+from ._machines import c_machines, n_problems, nu_machines, pairs_of
 from ._svc import SupportVectorClassifier
 from ._svm import in_range
 from ._svr import SVR, NuSVR, OneClassSVM
@@ -208,9 +208,9 @@ class SVC(SupportVectorClassifier):
         pairs = pairs_of(present) if self._is_pairwise(len(rows.offsets) - 1) else None
         if pairs is None and previous is not None:
             previous = [previous[group] for group in present]
-        return self._solve(
-            c_machines, kernel, X, rows.groups, rows, upper, weights, pairs, folds=folds, previous=previous
-        )
+        options = {"folds": folds, "previous": previous}
+        options["n_problems"] = n_problems(len(present) if pairs is None else len(pairs), folds)
+        return self._solve(c_machines, kernel, X, rows.groups, rows, upper, weights, pairs, **options)
 
     def _check_separable(self, X, rows, codes):
         """Raise if equal rows have different labels: no kernel tells them apart."""
@@ -335,9 +335,8 @@ class NuSVC(SupportVectorClassifier):
                 f"twice the "
                 "smaller share of a class (by weight) in a pair of classes"
             )
-        machines = self._solve(
-            nu_machines, kernel, X, rows.groups, rows, weights, self.nu, pairs, folds=folds, previous=previous
-        )
+        options = {"folds": folds, "previous": previous, "n_problems": n_problems(len(pairs), folds)}
+        machines = self._solve(nu_machines, kernel, X, rows.groups, rows, weights, self.nu, pairs, **options)
         self._warn_of_margins(machines)
         return machines
 

@@ -194,7 +194,8 @@ class PathCV(GridSearchCV):
             self.estimator, cells, splits, X, y, weights, scores, bool(self.return_train_score), threads,
             pooled=isinstance(self.cv, str),
         )  # fmt: skip
-        with progress(self.verbose, type(self).__name__, total=len(cells) * len(splits)) as on_step:
+        n_fits = len(cells) * len(splits)
+        with progress(self.verbose, type(self).__name__, n_fits, label="lowest error") as on_step:
             search.on_step = on_step
             go_by_machines(search)
             go_by_alphas(search)

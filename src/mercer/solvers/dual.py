@@ -180,7 +180,7 @@ class DualSamples:
         fields : bool
             Whether `DualOutcome.field` is wanted.
         on_step : callable or None
-            ``on_step(n_done, gap)``, called now and then.
+            ``on_step(n_done, gap)``, called now and then, and at the end.
         dtype : dtype or None
             Of the rows, as long as steps do not crawl; None chooses, and makes sure of float32 by its
             rounding.
@@ -215,6 +215,8 @@ class DualSamples:
             course.make_sure(self.rounding() * sizes, tol)
         if constants is not None:
             _put_back(constants, jobs, course.outcome)
+        if on_step is not None:
+            on_step(len(jobs), course.outcome.gap)
         return course.outcome
 
 
