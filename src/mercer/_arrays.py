@@ -1,8 +1,7 @@
 """Arrays in: shape, dtype, layout, sparsity and finiteness, each checked once, with errors that say where.
 
-Place on the way: **arrays** → kernel expression → ``gram`` | ``features`` → ``losses`` → ``solvers`` →
-``estimators``. Nothing here writes to what it was given, and floating-point arrays pass through without a
-copy.
+Place on the way: **arrays** → kernel expression → ``gram`` → ``losses`` → ``solvers`` → ``estimators``.
+Nothing here writes to what it was given, and floating-point arrays pass through without a copy.
 """
 
 import os

@@ -401,7 +401,7 @@ def test_features_that_are_too_many_say_how_many(rng):
     X = rng.normal(size=(100, 30))
     with pytest.raises(ValueError, match=r"847,660,528 per sample"):
         Polynomial(10).features(X)
-    with pytest.raises(ValueError, match="per sample"):
+    with pytest.raises(ValueError, match=r"per sample, .* KernelRidge\(approximation="):
         Fourier(3).features(X)
-    with pytest.raises(ValueError, match="no finite feature map"):
+    with pytest.raises(ValueError, match=r"no finite feature map; .* KernelRidge\(approximation="):
         Laplacian().features(X)

@@ -1,7 +1,7 @@
 """Kernel: what every kernel is, and the algebra by which kernels are combined.
 
-Place on the way: arrays → **kernel expression** → ``program`` → ``gram`` | ``features``. A kernel is a
-frozen value. A leaf says which hyperparameters are differentiable (`_bounds`) and writes itself into a
+Place on the way: arrays → **kernel expression** → ``program`` → ``gram``. A kernel is a frozen
+value. A leaf says which hyperparameters are differentiable (`_bounds`) and writes itself into a
 program (`_emit`); everything else, matrices and derivatives of every combination, follows from the
 program.
 
@@ -89,7 +89,7 @@ class Kernel(Differentiable, Algebra, Value):
     def _features(self, X, **options):
         """Explicit features, see `features`."""
         raise ValueError(
-            f"{self!r} has no finite feature map; RandomFourierFeatures or Nystroem approximate one"
+            f"{self!r} has no finite feature map; for fits of many rows see KernelRidge(approximation=…)"
         )
 
     def _check_samples(self, X, name="X"):

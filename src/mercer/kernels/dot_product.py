@@ -39,7 +39,7 @@ def check_width(owner, n, width):
     if need > _FEATURE_BYTES:
         raise ValueError(
             f"the explicit features of {owner} are {width:,} per sample, {readable_size(need)} for {n} "
-            "samples; use the kernel itself, RandomFourierFeatures or Nystroem"
+            "samples; use the kernel itself, for fits of many rows with KernelRidge(approximation=…)"
         )
 
 

@@ -1,6 +1,6 @@
 """What a cost is, and what all of them share.
 
-Place on the way: ``features`` → **losses** → ``solvers``.
+Place on the way: ``gram`` → **losses** → ``solvers``.
 """
 
 from dataclasses import dataclass
