@@ -28,17 +28,6 @@ class ClosedTraceError(TraceError):
     """A traced value outlived the derivative that made it."""
 
 
-def user_line():
-    """Return the innermost line of the user's code, as ``file:line: text``, and the library it called.
-
-    The library is None if it is NumPy's C code or this one.
-    """
-    frame, called = _user_frame()
-    if frame is None:
-        return "an unknown line", None
-    return _line(frame), _library(called)
-
-
 def _user_frame():
     """Return the innermost frame of the user's code and those it called, the outermost first."""
     frame, called = sys._getframe(1), []

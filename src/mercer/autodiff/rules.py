@@ -16,7 +16,6 @@ slope is infinite, and a zero slope where the tangent is (:data:`scale`), so tha
 
 import numpy as np
 
-from mercer.autodiff.errors import trace_error
 from mercer.autodiff.trace import (
     ERRORS,
     FUNCTIONS,
@@ -186,9 +185,3 @@ def no_derivative(*functions):
             return _function(*args, **{k: stripped(v) for k, v in kwargs.items()})
 
         (UFUNCS if isinstance(function, np.ufunc) else FUNCTIONS)[function] = f
-
-
-def must_be_plain(x, operation, what):
-    """Raise if an argument that is not differentiated holds a traced value."""
-    if isinstance(x, Traced):
-        raise trace_error(operation, f"{what} cannot be differentiated", f"pass a plain value as {what}")

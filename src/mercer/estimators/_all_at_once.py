@@ -59,7 +59,6 @@ def all_at_once(
         upper,
         tol=tol,
         max_iter=max_iter,
-        n_threads=n_jobs,
         start=start,
         on_step=on_step,
         warn=False,

@@ -1,7 +1,7 @@
 """The one place that imports matplotlib, and the look that all displays share."""
 
 # Okabe and Ito's palette: told apart by readers with any of the common colour deficiencies, and in grey.
-TRAIN, TEST, INK, MUTED = "#0072B2", "#D55E00", "#222222", "#777777"
+TRAIN, TEST, INK = "#0072B2", "#D55E00", "#222222"
 
 
 def pyplot(display):

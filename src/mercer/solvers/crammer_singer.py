@@ -82,7 +82,6 @@ def crammer_singer(
     *,
     tol=1e-3,
     max_iter=-1,
-    n_threads=None,
     start=None,
     on_step=None,
     warn=True,
@@ -99,8 +98,9 @@ def crammer_singer(
     Parameters
     ----------
     rows : callable
-        ``rows(index) -> K[index]`` of shape (len(index), n), float32 or float64; `Gram.rows` is one. K is
-        symmetric; where it is not positive semidefinite, one gets a point that meets the conditions.
+        ``rows(index) -> K[index]`` of shape (len(index), n), float32 or float64; `Gram.rows` is one, with
+        threads of its own, where the rest runs on one. K is symmetric; where it is not positive semidefinite,
+        one gets a point that meets the conditions.
     diagonal : ndarray of shape (n,)
         That of K.
     labels : ndarray of int of shape (n,)
@@ -113,8 +113,6 @@ def crammer_singer(
         The violation to be reached.
     max_iter : int
         Blocks at most; −1 is 10000, or n if that is more.
-    n_threads : int or None
-        As other solvers have it; it changes nothing. `rows` brings its own, and the rest runs on one.
     start : ndarray of shape (n, k) or None
         A to start from, made feasible first; None is 0.
     on_step : callable or None

@@ -15,13 +15,11 @@ from .._threads import in_threads
 from .._threads import n_threads as count_threads
 from .pivoted_cholesky import LowRank, pivoted_cholesky
 
-__all__ = ["WHOLE_UP_TO", "HeldMatrix", "each_block", "low_rank_of", "preconditioner_rank", "product_by_rows"]
+__all__ = ["WHOLE_UP_TO", "HeldMatrix", "each_block", "low_rank_of", "preconditioner_rank"]
 
 _BLOCKS = 8
 #: Up to so many rows the preconditioner is the whole of K.
 WHOLE_UP_TO = 500
-#: Entries from which on a product is worth several threads.
-_LARGE = 500_000
 #: Up to so many columns a product that reads half of the matrix is the faster one (n = 4000, two Zen 3 cores
 #: that others use, five columns: 6.6 ms against 16 in float32, 23 against 40 in float64).
 _HALF_UP_TO = 12
@@ -45,27 +43,6 @@ def each_block(function, bounds, threads):
         1 is the caller's own.
     """
     in_threads([partial(function, start, stop) for start, stop in pairwise(bounds)], threads)
-
-
-def product_by_rows(A, V, threads):
-    """``A @ V`` over fixed blocks of A's rows.
-
-    Parameters
-    ----------
-    A : ndarray of shape (m, n)
-    V : ndarray of shape (n, k)
-    threads : int
-        Changes nothing in the result.
-
-    Returns
-    -------
-    ndarray of shape (m, k)
-    """
-    m = len(A)
-    bounds = np.linspace(0, m, _BLOCKS // 2 + 1).astype(np.intp) if A.size >= _LARGE else np.array([0, m])
-    out = np.empty((m, V.shape[1]), np.result_type(A, V))
-    each_block(lambda start, stop: np.matmul(A[start:stop], V, out=out[start:stop]), bounds, threads)
-    return out
 
 
 class HeldMatrix:
