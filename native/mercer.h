@@ -143,7 +143,7 @@ typedef struct {
     int32_t column, value;
 } MercerHit;
 
-/* Functions by number, what `simd` (simd_apply.inc) is asked for; _native.py has the same list. */
+/* Functions by number, what `simd` (simd_apply.inc) is asked for; _native/tiles.py has the same list. */
 enum {
     SIMD_EXP, SIMD_EXPNEG, SIMD_LOG, SIMD_LOG1P, SIMD_SIN, SIMD_COS, SIMD_SINPI, SIMD_TANH, SIMD_SQRT, SIMD_RINT,
     SIMD_COUNT

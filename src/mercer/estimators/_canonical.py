@@ -1,6 +1,7 @@
-"""Training rows of support vector machines: equal rows made one, in an order that only their content decides.
+"""Training rows: equal ones made one, in an order that only their content decides.
 
-Place on the way: arrays → **canonical rows** → ``svm``.
+Place on the way: arrays → **canonical rows** → ``svm``; their weighted variance also → ``classification``,
+``regression``.
 
 Weights of equal rows (of one class, or one target) add up, so that a weight of 2 is the row written twice, to
 the last digit; and what the solver sees does not depend on the order in which the caller had the rows.

@@ -1,4 +1,4 @@
-"""Solvers: each takes arrays or products with them, and returns one kind of outcome.
+"""Solvers: each takes arrays or products with them, and returns what it reached as an outcome of its own.
 
 Place on the way: kernel expression → ``gram`` → **solvers** → ``estimators``.
 """

@@ -1,4 +1,4 @@
-"""What every solver hands back, and the errors and warnings that they share."""
+"""What solvers of kernel ridge regression hand back, and the errors and warnings that all share."""
 
 import warnings
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def indefinite(x, Kx, diagonal):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a solver reached.
+    """What a solver of kernel ridge regression reached.
 
     Attributes
     ----------
