@@ -357,7 +357,8 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         Returns
         -------
         ndarray of shape (m, k)
-            Each row sums to 1. Of two classes the one that `predict` returns has the larger.
+            Each row sums to 1. Of two classes the one that `predict` returns has the larger; of three or more
+            `predict`, which goes by the decisions, may return another than the most probable.
 
         Raises
         ------

@@ -55,9 +55,11 @@ class KernelLogisticRegression(CostClassifier):
     max_iter : int or None, default=None
         Most steps. None is 100 for "newton", 10000 for "lbfgs" and "gd", 500 rounds for "sgd".
     step : float, "backtracking" or None, default=None
-        Of "gd" and "sgd"; None is what the curvature allows.
+        Of "gd" and "sgd"; "backtracking", for "gd" only, finds one by Armijo's rule. None is 1/L with L a
+        bound of the cost's curvature; for "sgd" (1 − `momentum`)/L, which falls off as rounds go by.
     momentum : float or None, default=None
-        Of "gd" and "sgd"; None is their default.
+        Of "gd" and "sgd", at least 0 and below 1. None is 0 for "sgd"; for "gd" 0.9, or without a `step` what
+        damps the slowest direction critically, at most 0.99.
     batch_size : int or None, default=None
         Of "sgd"; None is 32.
     memory_budget : float, default=1e9
@@ -123,7 +125,7 @@ class KernelLogisticRegression(CostClassifier):
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer.estimators.classification import KernelLogisticRegression
+    >>> from mercer import KernelLogisticRegression
     >>> X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
     >>> model = KernelLogisticRegression(kernel="linear", alpha=0.5).fit(X, ["no", "no", "yes", "yes"])
     >>> model.predict([[3.0], [-0.5]]).tolist()
@@ -280,9 +282,11 @@ class SquaredMarginClassifier(CostClassifier):
         Most steps, those over faces of the dual not counted. None is 100 for "newton", 10000 for "lbfgs" and
         "gd", 500 rounds for "sgd".
     step : float, "backtracking" or None, default=None
-        Of "gd" and "sgd"; None is what the curvature allows.
+        Of "gd" and "sgd"; "backtracking", for "gd" only, finds one by Armijo's rule. None is 1/L with L a
+        bound of the cost's curvature; for "sgd" (1 − `momentum`)/L, which falls off as rounds go by.
     momentum : float or None, default=None
-        Of "gd" and "sgd"; None is their default.
+        Of "gd" and "sgd", at least 0 and below 1. None is 0 for "sgd"; for "gd" 0.9, or without a `step` what
+        damps the slowest direction critically, at most 0.99.
     batch_size : int or None, default=None
         Of "sgd"; None is 32.
     memory_budget : float, default=1e9
@@ -314,8 +318,7 @@ class SquaredMarginClassifier(CostClassifier):
     class_weight_ : ndarray of shape (k,)
         Factors by class.
     objective_ : float or ndarray of shape (k,)
-        One entry for each problem of "ovr".
-        Σ w l + α zᵀHz.
+        Σ w l + α zᵀHz, one entry for each problem of "ovr".
     duality_gap_ : float or ndarray of shape (k,)
         What `objective_` is above its minimum at most; NaN with "gd" and "sgd".
     gradient_norm_ : float or ndarray of shape (k,)
@@ -346,7 +349,7 @@ class SquaredMarginClassifier(CostClassifier):
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer.estimators.classification import SquaredMarginClassifier
+    >>> from mercer import SquaredMarginClassifier
     >>> X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
     >>> model = SquaredMarginClassifier(kernel="linear", alpha=0.1).fit(X, [0, 0, 1, 1])
     >>> model.predict([[3.0], [-0.5]])

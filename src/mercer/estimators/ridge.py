@@ -104,6 +104,9 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
     solver_used_ : str
         "cholesky", "cholesky, float32 refined" (a float32 factor that preconditions float64 residuals), both
         with an "and" where the alphas differ in that, "cg", or "centres, cholesky".
+    leave_one_out_ : ndarray of shape (n,) or (n, t)
+        Each target less its prediction by the fit without that row, in closed form on first access; without
+        `approximation`.
 
     Raises
     ------

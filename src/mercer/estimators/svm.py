@@ -45,7 +45,8 @@ class SVC(SupportVectorClassifier):
     shrinking : bool, default=True
         Whether samples that look settled are left alone until the end. It changes the time only.
     probability : bool, default=False
-        Whether to fit `predict_proba`: sigmoids of the decisions about held-out samples of five folds.
+        Whether to fit `predict_proba`: sigmoids of the decisions about held-out samples of five folds. For
+        three or more classes `predict`, which goes by the decisions, may differ from the most probable class.
     tol : float, default=1e-3
         By how much the optimality conditions (KKT) may be violated at the end.
     cache_size : float or None, default=None
@@ -128,7 +129,9 @@ class SVC(SupportVectorClassifier):
     Notes
     -----
     Rows that are equal, with labels that are, are solved as one, in an order of their content: a weight of 2
-    is the row written twice, and the order of the rows has no influence.
+    is the row written twice, and the order of the rows has no influence on coefficients, intercepts and
+    objectives, to the last digit. `decision_function` adds up in the order of `support_`, which moves it by
+    rounding, about 1e-15 of its size.
 
     References
     ----------

@@ -52,7 +52,29 @@ class Algebra:
         return Power(self, power)
 
     def polynomial(self, coefficients):
-        """Σ cᵢ kⁱ with nonnegative coefficients, c₀ first (LN14 rule 4)."""
+        """Σ cᵢ kⁱ with nonnegative coefficients (LN14 rule 4).
+
+        Parameters
+        ----------
+        coefficients : sequence of float
+            c₀, c₁, …, none below 0.
+
+        Returns
+        -------
+        Kernel
+
+        Raises
+        ------
+        ValueError
+            For a negative coefficient, or none.
+
+        Examples
+        --------
+        >>> from mercer.kernels import Linear
+        >>> Linear().polynomial([1.0, 0.0, 2.0])([[1.0], [2.0]])
+        array([[ 3.,  9.],
+               [ 9., 33.]])
+        """
         from .composite import PolynomialOf
 
         return PolynomialOf(self, coefficients)
@@ -110,12 +132,19 @@ class Algebra:
 
         Parameters
         ----------
-        columns : int, slice or sequence of int
-            Columns of the samples; inside another ``on``, of those that it leaves.
+        columns : int, slice or sequence of int or bool
+            Columns of the samples; inside another ``on``, of those that it leaves. Negative ones count from
+            the end; a boolean mask has an entry for each column.
 
         Returns
         -------
         Kernel
+
+        Examples
+        --------
+        >>> from mercer.kernels import RBF, Linear
+        >>> Linear().on([0, -1]) + RBF().on([False, True, False])
+        Linear().on([0, -1]) + RBF(gamma=1.0).on([False, True, False])
         """
         from .composite import On
 

@@ -199,6 +199,12 @@ class Sigmoid(Kernel):
     ----------
     gamma : float, default=1
     coef0 : float, default=1
+
+    Examples
+    --------
+    >>> from mercer.kernels import Sigmoid
+    >>> Sigmoid(gamma=0.5, coef0=0.0)([[1.0, 1.0]], [[1.0, 0.0], [1.0, -1.0]]).round(3)
+    array([[0.462, 0.   ]])
     """
 
     is_psd = None
@@ -220,7 +226,14 @@ class Sigmoid(Kernel):
 
 
 class Cosine(Kernel):
-    """Cosine of the angle, xᵀz/(‖x‖‖z‖), 0 for a zero row, as scikit-learn's ``cosine_similarity``."""
+    """Cosine of the angle, xᵀz/(‖x‖‖z‖), 0 for a zero row, as scikit-learn's ``cosine_similarity``.
+
+    Examples
+    --------
+    >>> from mercer.kernels import Cosine
+    >>> Cosine()([[1.0, 1.0]], [[3.0, 0.0], [0.0, 0.0]]).round(3)
+    array([[0.707, 0.   ]])
+    """
 
     def __init__(self):
         self._set()

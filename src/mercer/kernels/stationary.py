@@ -114,6 +114,12 @@ class Laplacian(_Stationary):
     ----------
     gamma : float or array_like of shape (d,), default=1
         γ > 0, or one per feature. The derivative of |δ| at 0 is 0.
+
+    Examples
+    --------
+    >>> from mercer.kernels import Laplacian
+    >>> Laplacian(gamma=0.5)([[0.0, 1.0]], [[1.0, 3.0]]).round(3)
+    array([[0.223]])
     """
 
     _bounds: ClassVar = {"gamma": _POSITIVE}
@@ -146,6 +152,12 @@ class Matern(_Stationary):
     Notes
     -----
     For ν ≤ ½ the kernel has a kink at equal points, where the derivative is taken as 0.
+
+    Examples
+    --------
+    >>> from mercer.kernels import Matern
+    >>> Matern(nu=2.5, length_scale=2.0)([[0.0]], [[0.0], [1.0]]).round(3)
+    array([[1.   , 0.829]])
     """
 
     _bounds: ClassVar = {"length_scale": _POSITIVE}
@@ -178,6 +190,12 @@ class RationalQuadratic(_Stationary):
         ℓ > 0, or one per feature.
     alpha : float, default=1
         α > 0.
+
+    Examples
+    --------
+    >>> from mercer.kernels import RationalQuadratic
+    >>> RationalQuadratic(alpha=0.5)([[0.0]], [[0.0], [1.0]]).round(3)
+    array([[1.   , 0.707]])
     """
 
     _bounds: ClassVar = {"length_scale": _POSITIVE, "alpha": _POSITIVE}
@@ -205,6 +223,12 @@ class ChiSquared(_Stationary):
     Notes
     -----
     A negative entry in the samples is a `ValueError`.
+
+    Examples
+    --------
+    >>> from mercer.kernels import ChiSquared
+    >>> ChiSquared()([[0.2, 0.8]], [[0.4, 0.6]]).round(3)
+    array([[0.909]])
     """
 
     _bounds: ClassVar = {"gamma": _POSITIVE}

@@ -118,6 +118,17 @@ class PathCV(GridSearchCV):
     References
     ----------
     MLR7 section 7.3, (7.34), (7.39).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mercer import SVC, PathCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> search = PathCV(SVC(), Cs=[0.1, 1.0, 10.0], gammas=["scale", 0.1]).fit(X, y)
+    >>> sorted(search.best_params_), bool(search.best_score_ > 0.95)
+    (['C', 'gamma'], True)
+    >>> search.test_error_.shape
+    (6, 5)
     """
 
     def __init__(
