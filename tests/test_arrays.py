@@ -240,6 +240,7 @@ class TestWeights:
         [
             ([0.0, 0.0], "no positive entry .*zero"),
             ([1.0, np.nan], "Input sample_weight contains NaN at row 1"),
+            ("balanced", "the string 'balanced'.*; give one number for each row; .* class_weight"),
             ([1.0], "has 1 entries, but X has 2 rows"),
             ([[1.0], [1.0]], "1D array with one weight per row"),
         ],

@@ -82,6 +82,11 @@ def test_surface_refuses(plt, wrong, message):
         KernelSurfaceDisplay.from_kernel(RBF(gamma=1.0), **wrong)
 
 
+def test_surface_wants_what_can_be_called():
+    with pytest.raises(TypeError, match=r"kernel is 'rbf'; it needs to be an expression such as RBF"):
+        KernelSurfaceDisplay.from_kernel("rbf")
+
+
 def test_surface_names_the_projection_it_needs(plt):
     _, flat = plt.subplots()
     with pytest.raises(ValueError, match=r"projection \'rectilinear\'; make it by plt.subplots\(subplot_kw"):

@@ -174,6 +174,8 @@ def _numeric_error(X, name):
                 remedy = (
                     "convert the targets; for labels of classes there are SVC and KernelLogisticRegression"
                 )
+            elif name == "sample_weight":
+                remedy = "give one number for each row; weights by class are a classifier's class_weight"
             return ValueError(
                 f"{name} holds the string {value!r}{_at(index)}, where a number is needed; {remedy}"
             )

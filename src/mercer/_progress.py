@@ -22,6 +22,8 @@ def progress(verbose, description, total=None, *, label="residual"):
     label : str
         What `reached` is.
     """
+    if not isinstance(verbose, bool | np.bool_ | int | np.integer) or verbose < 0:
+        raise TypeError(f"verbose must be True, False or an integer of at least 0, got {verbose!r}")
     if not verbose:
         yield None
         return

@@ -122,7 +122,7 @@ def _against_differences(found, scalar, at, direction, rtol):
     estimates, values = [], []
     for h in STEPS:
         far, near = ([scalar(*at.moved(s * k, direction)) for s in (1, -1)] for k in (h, h / 2))
-        estimates.append((8 * (near[0] - near[1]) - (far[0] - far[1])) / (6 * h))
+        estimates.append(float((8 * (near[0] - near[1]) - (far[0] - far[1])) / (6 * h)))
         values += far
     scale = max(map(abs, (*estimates, *values))) or 1.0
     # Two differences agree to their truncation and rounding errors, without knowing either.

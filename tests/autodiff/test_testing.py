@@ -62,6 +62,11 @@ def test_a_zero_derivative_is_not_taken_for_a_small_one():
     check_derivative(lambda x: ad.stop_gradient(np.ones(3)) * np.ones(2)[0] + 0 * x, X)
 
 
+def test_differences_are_told_as_plain_numbers():
+    with pytest.raises(AssertionError, match=r"give \[-?\d.*\d\]: the relative errors"):
+        check_derivative(sine(2.0), X, order=1)
+
+
 def test_a_missing_conjugate_fails():
     wrong = ad.primitive(lambda z: z * z, jvp=lambda t, ans, z: 2 * z * t[0], vjp=lambda g, ans, z: 2 * z * g)
     with pytest.raises(AssertionError, match="reverse mode"):

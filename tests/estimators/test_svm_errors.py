@@ -473,6 +473,12 @@ class TestConvergence:
         machine(kernel="cosine", gamma="scale").fit(1e200 * X, Y)
 
 
+@both_classifiers
+def test_a_seed_that_is_none_is_told_although_nothing_is_drawn(machine):
+    with pytest.raises(ValueError, match="'a' cannot be used to seed"):
+        machine(random_state="a").fit(X, Y)
+
+
 class TestProgress:
     @pytest.mark.parametrize(
         ("model", "end"),

@@ -58,7 +58,7 @@ def check_choice(name, value, known):
     raise ValueError(f"{name}={value!r} is unknown; {hint}known are {', '.join(map(repr, known))}")
 
 
-def check_number(name, value, *, above=None, least=None, integer=False, none=False, finite=False):
+def check_number(name, value, *, above=None, least=None, integer=False, none=False, finite=False, word=None):
     """Raise unless a parameter is a number in its range.
 
     Parameters
@@ -71,14 +71,17 @@ def check_number(name, value, *, above=None, least=None, integer=False, none=Fal
         It must be larger than `above`, at least `least`.
     integer, none, finite : bool
         Whether it must be an integer; whether None will do; whether it must be finite.
+    word : str or None
+        What will do besides.
     """
-    if value is None and none:
+    if (value is None and none) or (isinstance(value, str) and value == word):
         return
     number = plain(value)
     kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
     if isinstance(number, bool | np.bool_) or not isinstance(number, kinds):
-        kind = ("an integer" if integer else "a number") + (" or None" if none else "")
-        raise TypeError(f"{name} must be {kind}, got {value!r}")
+        kinds = ["an integer" if integer else "a number", *[repr(word)] * bool(word), *["None"] * none]
+        hint = "; a kernel goes by its name, kernel=…" if isinstance(value, Kernel) else ""
+        raise TypeError(f"{name} must be {' or '.join(kinds)}, got {value!r}{hint}")
     if above is not None and not number > above:
         bound = f"larger than {above}"
     elif least is not None and not number >= least:

@@ -78,8 +78,7 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
         check_number("memory_budget", self.memory_budget, above=0)
         check_number("approximation", self.approximation, least=1, integer=True, none=True)
         check_number("batch_size", self.batch_size, least=1, integer=True, none=True)
-        if not isinstance(self.step, str):
-            check_number("step", self.step, above=0, none=True)
+        check_number("step", self.step, above=0, none=True, word="backtracking")
         check_number("momentum", self.momentum, least=0, none=True)
         check_flag("fit_intercept", self.fit_intercept)
         check_flag("warm_start", self.warm_start)

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 
 from ..kernels.prepared import n_rows, take_rows
 from ..solvers.platt import fit_sigmoid, sigmoid
-from ._base import check_choice, check_flag, check_number
+from ._base import check_choice, check_flag, check_number, check_rng
 from ._certain import certain_argmax, certain_votes
 from ._labels import encode_labels
 from ._machines import pairs_of
@@ -38,6 +38,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
     def _check_parameters(self):
         super()._check_parameters()
         check_flag("probability", self.probability)
+        check_rng(self.random_state)
         check_choice("decision_function_shape", self.decision_function_shape, ("ovo", "ovr"))
         word = isinstance(self.break_ties, str) and self.break_ties == "auto"
         if not (word or isinstance(self.break_ties, bool | np.bool_)):

@@ -273,8 +273,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         check_number("approximation", self.approximation, least=1, integer=True, none=True)
         check_number("tol", self.tol, above=0, none=True)
         check_number("max_iter", self.max_iter, least=1, integer=True, none=True)
-        if self.step != "backtracking":
-            check_number("step", self.step, above=0, none=True)
+        check_number("step", self.step, above=0, none=True, word="backtracking")
         for name in ("momentum", "decay"):
             check_number(name, getattr(self, name), least=0, none=True)
         check_number("batch_size", self.batch_size, least=1, integer=True, none=True)

@@ -31,10 +31,21 @@ class Algebra:
         return self.__add__(other)
 
     def __neg__(self):
-        return -1 * self  # whose error names the rule
+        raise ValueError("-k: multiples are c * k with c >= 0, which are positive semidefinite (LN14 rule 2)")
 
     def __sub__(self, other):
-        return self + -other if isinstance(other, Algebra) else NotImplemented
+        if isinstance(other, Algebra):
+            raise ValueError(
+                "k1 - k2: a difference may not be positive semidefinite; sums and products are (LN14)"
+            )
+        if _is_number(other):
+            raise TypeError(f"k - {plain(other)}: a number is no kernel")
+        return NotImplemented
+
+    def __truediv__(self, other):
+        if _is_number(other):
+            raise TypeError(f"k / {plain(other)} is not defined; write (1 / {plain(other)}) * k")
+        return NotImplemented
 
     def __mul__(self, other):
         from .composite import Product, Scaled

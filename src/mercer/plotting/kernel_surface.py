@@ -87,12 +87,19 @@ class KernelSurfaceDisplay:
 
         Raises
         ------
+        TypeError
+            If the kernel cannot be called.
         ValueError
             If the centre is not a point of the plane, the bounds are not increasing, the grid has fewer than
             two points a side, or ``kind`` or the projection of ``ax`` does not fit.
         ImportError
             If matplotlib is missing.
         """
+        if not callable(kernel):
+            raise TypeError(
+                f"kernel is {kernel!r}; it needs to be an expression such as RBF(gamma=10.0), or a function "
+                "of two blocks of rows"
+            )
         center = np.asarray(center, dtype=np.float64)
         bounds = np.asarray(bounds, dtype=np.float64)
         if center.shape != (2,):
