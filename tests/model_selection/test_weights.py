@@ -7,13 +7,22 @@ import sklearn
 from sklearn import config_context
 from sklearn.base import ClassifierMixin, clone
 from sklearn.datasets import load_diabetes
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.metrics import accuracy_score, make_scorer, r2_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, LeaveOneOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.fixes import parse_version
 
-from mercer import SVC, SVR, KernelLogisticRegression, KernelRegressor, KernelRidge, PathCV
+from mercer import (
+    SVC,
+    SVR,
+    KernelLogisticRegression,
+    KernelRegressor,
+    KernelRidge,
+    KernelRidgeCV,
+    PathCV,
+)
 from search_checks import by_fits, refuse_fits, splits_of
 
 ALPHAS = [1.0, 1e-3, 30.0, 0.05]
@@ -85,6 +94,56 @@ def test_routed_weights_and_groups_are_those_of_a_grid_search(machine, whole, rn
                 for ours in (search.fit(X, y, **given), make_pipeline(asked).fit(X, y, **given)[-1]):
                     found, expected = (each.cv_results_["mean_test_score"] for each in (ours, theirs))
                     np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("machine", [KernelRidge(kernel="rbf"), SVC(tol=1e-9), KernelLogisticRegression()])
+@pytest.mark.parametrize("asks", [(None, True), (None, False), (True, True), (True, False), (False, True)])
+def test_fits_have_the_weights_that_their_steps_ask_for(machine, asks, rng):
+    """A scaler's weights tell in fits by themselves only, and so do weights for scores alone."""
+    X, y = diabetes(60)
+    y = y if isinstance(machine, KernelRidge) else y > np.median(y)
+    weights = rng.uniform(0.1, 3, 60)
+    score = make_scorer(r2_score if isinstance(machine, KernelRidge) else accuracy_score)
+    options = {"scoring": score, "cv": 3, "return_train_score": True}
+    name = "C" if hasattr(machine, "C") else "alpha"
+    scaler, last = asks
+    with config_context(enable_metadata_routing=True):
+        score.set_score_request(sample_weight=True)
+        estimator = clone(machine).set_fit_request(sample_weight=last)
+        if scaler is not None:
+            estimator = make_pipeline(StandardScaler().set_fit_request(sample_weight=scaler), estimator)
+            name = f"{type(machine).__name__.lower()}__{name}"
+        grid = {name: [0.1, 1.0]}
+        ours = PathCV(estimator, param_grid=grid, **options).fit(X, y, sample_weight=weights)
+        theirs = GridSearchCV(estimator, grid, **options).fit(X, y, sample_weight=weights)
+    for which in ("test_score", "train_score"):
+        np.testing.assert_allclose(splits_of(ours, which), splits_of(theirs, which), rtol=1e-6)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("search", [PathCV, GridSearchCV])
+def test_steps_that_do_not_say_whether_they_want_weights_are_named(search):
+    X, y = diabetes(30)
+    given = {"sample_weight": np.ones(30)}
+    options = {"param_grid": {}, "cv": 3, "scoring": make_scorer(r2_score)}
+    with config_context(enable_metadata_routing=True):
+        options["scoring"].set_score_request(sample_weight=False)
+        with pytest.raises(UnsetMetadataPassedError, match=r"for KernelRidge\.fit"):
+            search(KernelRidge(), **options).fit(X, y, **given)
+        with pytest.raises(TypeError, match=r"unexpected argument.*sample_weight"):
+            search(KernelRidge().set_fit_request(sample_weight=False), **options).fit(X, y, **given)
+        asks = KernelRidge().set_fit_request(sample_weight=True)
+        with pytest.raises(ValueError, match=r"(?s)fits failed.*for StandardScaler\.fit"):
+            search(make_pipeline(StandardScaler(), asks), **options).fit(X, y, **given)
+
+
+def test_a_search_of_its_own_name_asks_for_its_weights(rng):
+    X, y = diabetes(30)
+    weights = rng.uniform(0.1, 3, 30)
+    plain = KernelRidgeCV(ALPHAS).fit(X, y, sample_weight=weights)
+    with config_context(enable_metadata_routing=True):
+        routed = KernelRidgeCV(ALPHAS).fit(X, y, sample_weight=weights)
+    np.testing.assert_array_equal(splits_of(routed), splits_of(plain))
 
 
 @pytest.mark.skipif(

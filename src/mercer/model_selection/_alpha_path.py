@@ -85,7 +85,7 @@ def _groups(search):
             continue  # machines told
         estimator = search.posed(cell)
         final, prefix = last_step(estimator)
-        if not _is_taken(final, search.pooled):
+        if not _is_taken(search, estimator):
             continue
         others = {name: value for name, value in cell.items() if name != f"{prefix}alpha"}
         alpha = float(final.alpha)
@@ -98,12 +98,13 @@ def _groups(search):
     return found
 
 
-def _is_taken(final, pooled):
-    """Whether there is a family for an estimator, and its parameters are in range."""
-    with _refusals(pooled):
+def _is_taken(search, estimator):
+    """Whether there is a family for an estimator, its parameters are in range, and it alone has weights."""
+    final, _ = last_step(estimator)
+    with _refusals(search.pooled):
         if family_of(final) is not None:
             final._check_parameters()
-            return True
+            return search.weighs_last_step(estimator)
     return False
 
 

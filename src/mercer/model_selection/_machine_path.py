@@ -267,6 +267,8 @@ def go_by_machines(search):
     if not known_from_decisions(search.scores.scoring, search.scores.scorers):
         return
     first = machines[0][0]
+    if not search.weighs_last_step(first):
+        return
     # of another kind of kernel rows are checked in another way
     machines = [each for each in machines if _reads_alike(each[0], first)]
     samples, _ = first._training_samples(search.X)

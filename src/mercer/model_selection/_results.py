@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn import get_config
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
 from ..estimators._base import check_number
 from ..kernels.base import Kernel
 
-__all__ = ["Outcome", "cells_of", "last_step", "results_of", "weight_name"]
+__all__ = ["Outcome", "cells_of", "last_step", "results_of"]
 
 
 @dataclass
@@ -57,12 +56,6 @@ def last_step(estimator):
         return estimator, ""
     name, final = estimator.steps[-1]
     return final, f"{name}__"
-
-
-def weight_name(estimator):
-    """The argument of ``fit`` that takes sample weights; where metadata are routed, steps ask for these."""
-    prefix = "" if get_config()["enable_metadata_routing"] else last_step(estimator)[1]
-    return f"{prefix}sample_weight"
 
 
 def cells_of(estimator, alphas, Cs, gammas, param_grid):

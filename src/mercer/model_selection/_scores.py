@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import _safe_split
 
 from ..estimators._canonical import canonical_rows
 from ..kernels.prepared import n_rows
-from ._results import Outcome, weight_name
+from ._results import Outcome
 
 __all__ = ["Scores", "decided", "first_of_equal", "known_from_decisions", "weights_of"]
 
@@ -255,12 +255,12 @@ class Scores:
 
     # ---------------------------------------------------------------- by fitting
 
-    def fitted(self, estimator, X, y, weights, train, test, with_train):
+    def fitted(self, estimator, X, y, weights, fit_params, train, test, with_train):
         """The `Outcome` of an estimator that is fitted to a fold by itself."""
         begin = time.perf_counter()
         X_train, y_train = _safe_split(estimator, X, y, train)
         X_test, y_test = _safe_split(estimator, X, y, test, train)
-        more = {} if weights is None else {weight_name(estimator): weights[train]}
+        more = {name: values[train] for name, values in fit_params.items()}
         try:
             estimator.fit(X_train, **more) if y is None else estimator.fit(X_train, y_train, **more)
         except Exception:

@@ -6,8 +6,11 @@ Place on the way: ``_results``, ``_scores`` → **search** → ``_machine_path``
 from dataclasses import dataclass, field
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.utils.metadata_routing import process_routing
 
 from ..estimators._base import KernelEstimator
 from ..estimators._labels import check_labels
@@ -31,6 +34,8 @@ class Search:
     X : array, sparse matrix or sequence of n samples
     y : array_like or None
     weights : ndarray of shape (n,) or None
+    fit_params : dict
+        Arguments of fits by name, by row: weights, where these are there and asked for.
     scores : Scores
     with_train : bool
         Whether training rows are to be scored, too.
@@ -49,6 +54,7 @@ class Search:
     X: object
     y: object
     weights: np.ndarray | None
+    fit_params: dict
     scores: Scores
     with_train: bool
     n_threads: int
@@ -62,6 +68,16 @@ class Search:
     def posed(self, cell):
         """The estimator of a cell."""
         return clone(self.estimator).set_params(**clone(cell, safe=False))
+
+    def weighs_last_step(self, estimator):
+        """Whether the weights of rows, if there are any, go to an estimator's last step and to no other."""
+        if self.weights is None or not get_config()["enable_metadata_routing"]:
+            return True
+        if not self.fit_params:
+            return False  # they are for scores alone
+        steps = estimator if isinstance(estimator, Pipeline) else make_pipeline(estimator)
+        routed = process_routing(steps, "fit", **self.fit_params)
+        return [name for name, asked in routed.items() if any(asked.values())] == [steps.steps[-1][0]]
 
     def show(self):
         """Tell the progress bar."""
@@ -82,8 +98,9 @@ class Search:
             for fold, (train, test) in enumerate(self.splits):
                 if row[fold] is None:
                     row[fold] = self.scores.fitted(
-                        self.posed(cell), self.X, self.y, self.weights, train, test, self.with_train
-                    )
+                        self.posed(cell), self.X, self.y, self.weights, self.fit_params, train, test,
+                        self.with_train,
+                    )  # fmt: skip
                     self.show()
 
 

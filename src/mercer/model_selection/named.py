@@ -3,6 +3,7 @@
 Place on the way: ``path`` → **named**.
 """
 
+from sklearn import get_config
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, is_classifier
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import _num_samples
@@ -27,6 +28,8 @@ class _NamedCV(KernelEstimator, PathCV):
     def estimator(self):
         """The estimator whose α is searched, not fitted."""
         one = self._one()
+        if get_config()["enable_metadata_routing"]:  # weights are this one's own argument
+            one.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
         names = one.get_params(deep=False).keys() & self.get_params(deep=False).keys()
         return one.set_params(**{name: getattr(self, name) for name in names - {"verbose"}})
 

@@ -15,10 +15,12 @@ import warnings
 from numbers import Integral
 
 import numpy as np
+from sklearn import get_config
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import indexable
 
 from .._arrays import check_weights
@@ -28,7 +30,7 @@ from ..kernels.prepared import n_rows
 from ._alpha_path import go_by_alphas
 from ._alphas import alphas_from_spectrum, of_alphas, searches_alpha
 from ._machine_path import go_by_machines
-from ._results import cells_of, results_of, weight_name
+from ._results import cells_of, last_step, results_of
 from ._scores import Scores, weights_of
 from ._search import Search, check_weights_of, splits_of
 
@@ -171,7 +173,7 @@ class PathCV(GridSearchCV):
             Targets.
         sample_weight : array_like of shape (n,), float or None, default=None
             For the fits, and for the scores and errors of rows, as in scikit-learn 1.9: a scorer that takes
-            no weights is warned of; with metadata routing they go to those that ask for them.
+            no weights is warned of; with metadata routing they go to the steps and scorers that ask for them.
         groups : array_like of shape (n,) or None, default=None
             For the splitter.
 
@@ -196,14 +198,15 @@ class PathCV(GridSearchCV):
         scores = Scores(self.estimator, self.scoring, self.error_score, weights is not None)
         if scores.several:
             self._check_refit_by(scores.scorers)
+        fit_params = self._fit_params(weights, groups)
         alphas = self._alphas(X, y, weights)
         cells = cells_of(self.estimator, alphas, self.Cs, self.gammas, self.param_grid)
         splits = splits_of(self.estimator, self.cv, X, y, groups)
         if scores.take_weights:
             check_weights_of(splits, weights)
         search = Search(
-            self.estimator, cells, splits, X, y, weights, scores, bool(self.return_train_score), threads,
-            pooled=isinstance(self.cv, str),
+            self.estimator, cells, splits, X, y, weights, fit_params, scores, bool(self.return_train_score),
+            threads, pooled=isinstance(self.cv, str),
         )  # fmt: skip
         n_fits = len(cells) * len(splits)
         with progress(self.verbose, type(self).__name__, n_fits, label="lowest error") as on_step:
@@ -220,6 +223,14 @@ class PathCV(GridSearchCV):
             self.__dict__.pop(name, None)
         self.__dict__.update(found)
         return self
+
+    def _fit_params(self, weights, groups):
+        """What fits are given by row: weights for the last step; where metadata are routed, if they ask."""
+        if get_config()["enable_metadata_routing"]:
+            given = {"sample_weight": weights, "groups": groups}
+            given = {name: values for name, values in given.items() if values is not None}
+            return process_routing(self, "fit", **given)["estimator"]["fit"]
+        return {} if weights is None else {f"{last_step(self.estimator)[1]}sample_weight": weights}
 
     def _alphas(self, X, y, weights):
         """The values of α: given, from the spectrum, or None for an estimator that has none to search."""
@@ -290,7 +301,7 @@ class PathCV(GridSearchCV):
     def _refitted(self, search, params):
         best = search.posed(params)
         begin = time.perf_counter()
-        more = {} if search.weights is None else {weight_name(best): search.weights}
+        more = search.fit_params
         best.fit(search.X, **more) if search.y is None else best.fit(search.X, search.y, **more)
         found = {"best_estimator_": best, "refit_time_": time.perf_counter() - begin}
         if hasattr(best, "feature_names_in_"):
