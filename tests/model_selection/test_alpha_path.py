@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
+from sklearn.decomposition import NMF, PCA
 from sklearn.exceptions import FitFailedWarning, UndefinedMetricWarning
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.metrics import r2_score
@@ -23,7 +24,13 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, KernelCenterer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KernelCenterer,
+    OneHotEncoder,
+    StandardScaler,
+    TargetEncoder,
+)
 
 from mercer import (
     SVC,
@@ -221,6 +228,27 @@ def test_transformers_are_fitted_once_a_fold():
     one = make_pipeline(FunctionTransformer(count), StandardScaler(), KernelRidge(kernel="rbf"))
     PathCV(one, alphas=ALPHAS, gammas=[0.1, 1.0, 10.0], cv=4, refit=False).fit(X, y)
     assert calls == [30, 10] * 4
+
+
+@pytest.mark.parametrize("final", [KernelRidge(), KernelLogisticRegression(tol=1e-9)])
+@pytest.mark.parametrize(
+    "first", [TargetEncoder(random_state=0), NMF(2, random_state=0, max_iter=3), PCA(2), OneHotEncoder()]
+)
+@pytest.mark.filterwarnings("ignore:Maximum number of iterations")
+@pytest.mark.filterwarnings("ignore:`TargetEncoder:FutureWarning")
+def test_training_rows_are_scored_as_predictions_see_them(first, final, monkeypatch, rng):
+    """A transformer may make something else of them in fit_transform."""
+    X = rng.integers(0, 6, (60, 3)).astype(float)
+    y = X[:, 0] + rng.normal(size=60)
+    y = y if isinstance(final, KernelRidge) else y > 3
+    options = {"cv": 3, "return_train_score": True, "refit": False}
+    pipeline = make_pipeline(first, final)
+    search = searched(PathCV(pipeline, alphas=[1e-2, 1.0], **options), X, y, monkeypatch)
+    theirs = GridSearchCV(pipeline, {f"{pipeline.steps[-1][0]}__alpha": [1e-2, 1.0]}, **options).fit(X, y)
+    for name in ("test_score", "train_score"):
+        np.testing.assert_allclose(splits_of(search, name), splits_of(theirs, name), rtol=1e-7)
+    errors = PathCV(pipeline, alphas=[1e-2, 1.0], cv=3).fit(X, y).train_error_
+    np.testing.assert_array_equal(errors, search.train_error_)
 
 
 @pytest.mark.parametrize("estimator", [KernelRidge, KernelLogisticRegression])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
+from sklearn.base import TransformerMixin, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 
@@ -122,12 +122,15 @@ class _View:
     weights : ndarray or None
     folds : list of (fold, train, test)
         The places of rows in `X`.
+    scored : ndarray or None
+        The places of the training rows of the only fold as predictions see them, if the fit sees others.
     """
 
     X: object
     y: np.ndarray
     weights: np.ndarray | None
     folds: list
+    scored: np.ndarray | None = None
 
 
 class _Views:
@@ -172,6 +175,9 @@ class _Views:
         X_test, _ = _safe_split(search.estimator, search.X, self.y, test, train)
         try:
             parts = [before.fit_transform(X_train, y_train), before.transform(X_test)]
+            if not _only_fits_and_transforms(before):
+                again = before.transform(X_train)
+                parts += [] if _alike(parts[0], again) else [again]
         except Exception:
             return None  # the fit of the pipeline fails, too, and is dealt with as `error_score` says
         if any(sp.issparse(part) for part in parts):
@@ -180,11 +186,25 @@ class _Views:
             X = np.concatenate(parts)
         else:
             return None
-        rows = np.concatenate([np.arange(n_rows(search.X))[index] for index in (train, test)])
+        rows = np.concatenate([train, test, train][: len(parts)])
         weights = None if search.weights is None else search.weights[rows]
-        places = np.arange(len(rows))
-        n = len(places) - n_rows(parts[1])
-        return _View(X, self.y[rows], weights, [(fold, places[:n], places[n:])])
+        bounds = np.cumsum([n_rows(part) for part in parts])
+        fitted, held_out, *scored = np.split(np.arange(bounds[-1]), bounds[:-1])
+        return _View(X, self.y[rows], weights, [(fold, fitted, held_out)], *scored)
+
+
+def _only_fits_and_transforms(before):
+    """Whether transformers make of training rows what they make of these when asked again."""
+    own = (getattr(type(step), "fit_transform", None) for _, step in before.steps)
+    return all(one in (None, TransformerMixin.fit_transform) for one in own)
+
+
+def _alike(rows, others):
+    """Whether samples are the same but for rounding."""
+    if rows.dtype.kind not in "fiub":
+        return np.array_equal(rows, others)
+    dtype = np.result_type(rows.dtype, np.float32)
+    return abs(rows.astype(dtype) - others).max() <= np.sqrt(np.finfo(dtype).eps) * abs(rows).max()
 
 
 def _plain(value):
@@ -312,10 +332,10 @@ class _Parts:
     """Scores of one fold."""
 
     def __init__(self, search, view, train, test, first):
-        self.search, self.places = search, (test, train)
+        self.search, self.places = search, (test, train if view.scored is None else view.scored)
         self.targets = [(view.y[rows], weights_of(view.weights, rows)) for rows in self.places]
         if first is not None:
-            self.places = first[test], first[train]
+            self.places = tuple(first[rows] for rows in self.places)
 
     def outcome(self, machine, give, values):
         """The `Outcome` for predictions of all rows."""
