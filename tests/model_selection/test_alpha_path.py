@@ -7,12 +7,12 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_diabetes
 from sklearn.decomposition import NMF, PCA
 from sklearn.exceptions import FitFailedWarning, UndefinedMetricWarning
 from sklearn.feature_selection import SelectKBest, f_regression
-from sklearn.metrics import r2_score
+from sklearn.metrics import make_scorer, r2_score
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -249,6 +249,36 @@ def test_training_rows_are_scored_as_predictions_see_them(first, final, monkeypa
         np.testing.assert_allclose(splits_of(search, name), splits_of(theirs, name), rtol=1e-7)
     errors = PathCV(pipeline, alphas=[1e-2, 1.0], cv=3).fit(X, y).train_error_
     np.testing.assert_array_equal(errors, search.train_error_)
+
+
+class _CentredByIndex(TransformerMixin, BaseEstimator):
+    """Reads of targets what only a Series has, and does without elsewhere."""
+
+    def fit(self, X, y):
+        self.mean_ = X[y.index % 2 == 0].mean(axis=0) if hasattr(y, "index") else np.inf
+        return self
+
+    def transform(self, X):
+        return np.tanh(X - self.mean_)
+
+
+@pytest.mark.parametrize("final", [KernelRidge(), KernelLogisticRegression(tol=1e-9), SVC(tol=1e-9)])
+@pytest.mark.parametrize("whole", [False, True], ids=["bare", "pipeline"])
+@pytest.mark.parametrize("cv", [KFold(3), LeaveOneOut()], ids=["folds", "rows"])
+def test_targets_keep_their_index(final, whole, cv, rng):
+    """Scorers and transformers are given what GridSearchCV gives them."""
+    pd = pytest.importorskip("pandas")
+    X, y = rng.normal(size=(30, 3)), rng.normal(size=30)
+    y = y if isinstance(final, KernelRidge) else (y > 0).astype(int)
+    weights = pd.Series(rng.uniform(0.5, 2, 30))
+    scoring = make_scorer(lambda y, predicted: float(np.mean((y - predicted) ** 2 * weights[y.index])))
+    name = "C" if isinstance(final, SVC) else "alpha"
+    if whole:
+        name, final = f"{type(final).__name__.lower()}__{name}", make_pipeline(_CentredByIndex(), final)
+    options = {"cv": cv, "scoring": scoring, "refit": False}
+    search = PathCV(final, param_grid={name: [0.1, 1.0]}, **options).fit(X, pd.Series(y))
+    theirs = GridSearchCV(final, {name: [0.1, 1.0]}, **options).fit(X, pd.Series(y))
+    np.testing.assert_allclose(splits_of(search), splits_of(theirs), rtol=1e-7)
 
 
 @pytest.mark.parametrize("estimator", [KernelRidge, KernelLogisticRegression])

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import TransformerMixin, clone
 from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
 from .._arrays import available_memory
@@ -171,8 +172,8 @@ class _Views:
         search = self.search
         train, test = search.splits[fold]
         before = clone(before)
-        X_train, y_train = _safe_split(search.estimator, search.X, self.y, train)
-        X_test, _ = _safe_split(search.estimator, search.X, self.y, test, train)
+        X_train, y_train = _safe_split(search.estimator, search.X, search.y, train)
+        X_test, _ = _safe_split(search.estimator, search.X, search.y, test, train)
         try:
             parts = [before.fit_transform(X_train, y_train), before.transform(X_test)]
             if not _only_fits_and_transforms(before):
@@ -278,7 +279,7 @@ def _outcomes(search, view, family, K, alphas, machine, give, dtype):
     if search.pooled:
         return
     first = None if family.labels_only else first_of_equal(view.X)
-    parts = {fold: _Parts(search, view, train, test, first) for fold, train, test in family.folds}
+    parts = {fold: _Parts(search, view, fold, train, test, first) for fold, train, test in family.folds}
     for alpha, fold, values in family.values(K, alphas, search.n_threads):
         yield alpha, fold, parts[fold].outcome(machine, give, values.astype(dtype, copy=False))
 
@@ -301,8 +302,8 @@ def _leaves_one_out(search, folds, n):
 
 def _pooled(search, family, machine, give, view):
     errors, _ = _squared_errors(machine, view.y)
-    weights = weights_of(view.weights, slice(None))
-    yield 0, Outcome(search.scores.of(machine, None, view.y, weights), test_error=errors)
+    weights = weights_of(search.weights, slice(None))
+    yield 0, Outcome(search.scores.of(machine, None, search.y, weights), test_error=errors)
 
 
 def _one_by_one(search, family, machine, give, view):
@@ -314,8 +315,13 @@ def _one_by_one(search, family, machine, give, view):
             scores = {"score": direct(error)}
         else:
             give(predicted[test])
-            scores = search.scores.of(machine, None, view.y[test], weights_of(view.weights, test))
+            scores = search.scores.of(machine, None, *_targets(search, search.splits[fold][1]))
         yield fold, Outcome(scores, test_error=error)
+
+
+def _targets(search, rows):
+    """Targets of some rows of a search, of the user's own kind, and their weights."""
+    return _safe_indexing(search.y, rows), weights_of(search.weights, rows)
 
 
 def _squared_errors(machine, y):
@@ -331,9 +337,9 @@ def _squared_errors(machine, y):
 class _Parts:
     """Scores of one fold."""
 
-    def __init__(self, search, view, train, test, first):
+    def __init__(self, search, view, fold, train, test, first):
         self.search, self.places = search, (test, train if view.scored is None else view.scored)
-        self.targets = [(view.y[rows], weights_of(view.weights, rows)) for rows in self.places]
+        self.targets = [_targets(search, rows) for rows in reversed(search.splits[fold])]
         if first is not None:
             self.places = tuple(first[rows] for rows in self.places)
 

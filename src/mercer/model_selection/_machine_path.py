@@ -351,8 +351,7 @@ def _enter(search, path, task, steps):
     direct = scores.tells_error(machine)
     parts = [
         (
-            rows if direct else _safe_split(machine, search.X, path.y, rows, train)[0],
-            path.y[rows],
+            *((rows, path.y[rows]) if direct else _safe_split(machine, search.X, search.y, rows, train)),
             weights_of(search.weights, rows),
         )
         for rows in wanted
