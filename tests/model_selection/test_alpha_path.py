@@ -298,6 +298,21 @@ def test_a_transformer_that_fails_is_told_as_by_grid_search():
         search.fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore:Scoring failed")
+@pytest.mark.filterwarnings("ignore:One or more")
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_rows_of_another_width_are_told_as_by_grid_search(make):
+    def narrow(X):
+        return make(X[:, : 1 + (len(X) > 10)])
+
+    X, y = diabetes(30)
+    pipeline, options = make_pipeline(FunctionTransformer(narrow), KernelRidge()), {"cv": 3, "refit": False}
+    search = PathCV(pipeline, alphas=[1.0], **options).fit(X, y)
+    theirs = GridSearchCV(pipeline, {"kernelridge__alpha": [1.0]}, **options).fit(X, y)
+    np.testing.assert_array_equal(splits_of(search), splits_of(theirs))
+    assert np.isnan(search.test_error_).all()
+
+
 @pytest.mark.parametrize("estimator", [KernelRidge, KernelRegressor])
 @pytest.mark.parametrize("bad", [{"alpha": [-1.0]}, {"kernel": [lambda x, z: 1 / 0]}, {"solver": ["no"]}])
 def test_cells_that_fail_are_scored_as_such(estimator, bad):

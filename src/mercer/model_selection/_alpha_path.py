@@ -179,14 +179,14 @@ class _Views:
             if not _only_fits_and_transforms(before):
                 again = before.transform(X_train)
                 parts += [] if _alike(parts[0], again) else [again]
+            if any(sp.issparse(part) for part in parts):
+                X = sp.csr_array(sp.vstack(parts))
+            elif all(type(part) is np.ndarray for part in parts):
+                X = np.concatenate(parts)
+            else:
+                return None
         except Exception:
-            return None  # the fit of the pipeline fails, too, and is dealt with as `error_score` says
-        if any(sp.issparse(part) for part in parts):
-            X = sp.csr_array(sp.vstack(parts))
-        elif all(type(part) is np.ndarray for part in parts):
-            X = np.concatenate(parts)
-        else:
-            return None
+            return None  # the pipeline's fit or its predictions fail, too, as `error_score` says
         rows = np.concatenate([train, test, train][: len(parts)])
         weights = None if search.weights is None else search.weights[rows]
         bounds = np.cumsum([n_rows(part) for part in parts])
