@@ -23,7 +23,7 @@ from sklearn.model_selection import (
     ShuffleSplit,
     StratifiedKFold,
 )
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     KernelCenterer,
@@ -215,6 +215,16 @@ def test_a_matrix_behind_a_transformer():
     K = RBF(0.1)(X)
     search = PathCV(make_pipeline(KernelCenterer(), KernelRidge(kernel="precomputed")), alphas=ALPHAS, cv=3)
     np.testing.assert_allclose(splits_of(search.fit(K, y)), by_fits(search, K, y), atol=1e-10)
+
+
+@pytest.mark.parametrize("first", [StandardScaler(), KernelCenterer()])
+def test_a_cell_tells_whether_rows_are_a_matrix(first, monkeypatch):
+    X, y = diabetes(60)
+    grid = {"first": [StandardScaler(), KernelCenterer()], "last__alpha": ALPHAS}
+    pipeline, options = Pipeline([("first", first), ("last", KernelRidge())]), {"cv": 3, "refit": False}
+    search = searched(PathCV(pipeline, param_grid=grid, **options), X @ X.T, y, monkeypatch)
+    theirs = GridSearchCV(pipeline, grid, **options).fit(X @ X.T, y)
+    np.testing.assert_allclose(splits_of(search), splits_of(theirs), rtol=1e-6)
 
 
 def test_transformers_are_fitted_once_a_fold():

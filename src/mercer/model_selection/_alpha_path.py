@@ -172,8 +172,8 @@ class _Views:
         search = self.search
         train, test = search.splits[fold]
         before = clone(before)
-        X_train, y_train = _safe_split(search.estimator, search.X, search.y, train)
-        X_test, _ = _safe_split(search.estimator, search.X, search.y, test, train)
+        X_train, y_train = _safe_split(before, search.X, search.y, train)
+        X_test, _ = _safe_split(before, search.X, search.y, test, train)
         try:
             parts = [before.fit_transform(X_train, y_train), before.transform(X_test)]
             if not _only_fits_and_transforms(before):
