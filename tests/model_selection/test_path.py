@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC as SklearnSVC
 
-from mercer import SVC, SVR, KernelRidge, NuSVC, NuSVR, PathCV
+from mercer import SVC, SVR, KernelLogisticRegression, KernelRegressor, KernelRidge, NuSVC, NuSVR, PathCV
 from mercer.kernels import RBF, Laplacian, Linear, Matern
 from mercer.model_selection import _machine_path
 from search_checks import by_fits, mean_decision, refuse_fits, splits_of
@@ -437,7 +437,8 @@ ERRORS = {
     "nan": ({"Cs": [1.0, np.nan]}, ValueError, r"Cs\[1\] must be larger than 0, got nan"),
     "a word": ({"Cs": ["1"]}, TypeError, r"Cs\[0\] must be a number"),
     "a number": ({"Cs": 3.0}, TypeError, r"Cs must be a sequence of values, got 3.0; pass \[3.0\]"),
-    "negative gamma": ({"gammas": [-1.0]}, ValueError, r"gammas\[0\] must be at least 0"),
+    "negative gamma": ({"gammas": [-1.0]}, ValueError, r"gammas\[0\] must be positive and finite, got -1.0"),
+    "zero gamma": ({"gammas": [1.0, 0]}, ValueError, r"gammas\[1\] must be positive and finite, got 0"),
     "unknown gamma": ({"gammas": ["median"]}, ValueError, r"gammas\[0\] must be a number or one of"),
     "twice": (
         {"Cs": [1.0], "param_grid": {"C": [2.0]}},
@@ -480,6 +481,9 @@ def test_errors(name):
         (SVC(kernel=RBF() + Laplacian()), {"gammas": [1.0]}, r"kernel__k1__gamma"),
         (SVC(kernel="rfb"), {"Cs": [1.0]}, "did you mean 'rbf'"),
         (SVC(tol=0.0), {"Cs": [1.0]}, "tol must be larger than 0"),
+        (KernelLogisticRegression(), {"alphas": [1.0, 0]}, r"alphas\[1\] must be larger than 0, got 0"),
+        (KernelRegressor(), {"alphas": [0.0]}, r"alphas\[0\] must be larger than 0, got 0.0"),
+        (KernelRidge(), {"alphas": [-1.0]}, r"alphas\[0\] must be at least 0, got -1.0"),
     ],
 )
 def test_errors_of_the_estimator(estimator, params, match):

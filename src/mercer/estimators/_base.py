@@ -274,6 +274,9 @@ class KernelEstimator(BaseEstimator):
         if isinstance(kernel, type) or not (isinstance(kernel, Kernel | str) or callable(kernel)):
             hint = f"; use {kernel.__name__}(…), an instance" if isinstance(kernel, type) else ""
             raise TypeError(f"kernel must be a kernel expression, a name or a callable, got {kernel!r}{hint}")
+        if isinstance(kernel, str):
+            # The kernel's own rules for its hyperparameters; what comes from the data breaks none.
+            from_name(kernel, self.gamma, self.degree, self.coef0, n_features=1, variance=1.0)
 
     def _reads_rows(self):
         """Whether samples are rows of numbers (and not strings, sets or the like)."""

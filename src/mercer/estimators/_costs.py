@@ -67,11 +67,7 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
     def _check_parameters(self):
         """Raise for a parameter that is out of its range, before any work."""
         self._check_kernel()
-        check_number("alpha", self.alpha, above=0)
-        if not np.isfinite(self.alpha):
-            raise ValueError(f"alpha must be finite, got {self.alpha!r}")
-        if not (self.gamma is None or isinstance(self.gamma, str)):
-            check_number("gamma", self.gamma, least=0)
+        check_number("alpha", self.alpha, above=0, finite=True)
         check_choice("solver", self.solver, _SOLVERS)
         check_number("tol", self.tol, above=0, none=True)
         check_number("max_iter", self.max_iter, least=1, integer=True, none=True)

@@ -73,9 +73,6 @@ class SupportVectorMachine(KernelEstimator):
     def _check_parameters(self):
         """Raise for a parameter that is out of its range, before any work."""
         self._check_kernel()
-        if not (self.gamma is None or isinstance(self.gamma, str)):
-            check_number("gamma", self.gamma, least=0)
-        check_number("coef0", self.coef0, finite=True)
         check_number("tol", self.tol, above=0, finite=True)
         check_number("cache_size", self.cache_size, above=0, none=True)
         check_number("max_iter", self.max_iter, least=-1, integer=True)

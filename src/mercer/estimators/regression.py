@@ -267,9 +267,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         return loss, solver
 
     def _check_numbers(self):
-        check_number("alpha", self.alpha, above=0)
-        if not np.isfinite(self.alpha):
-            raise ValueError(f"alpha must be finite, got {self.alpha!r}")
+        check_number("alpha", self.alpha, above=0, finite=True)
         check_number("approximation", self.approximation, least=1, integer=True, none=True)
         check_number("tol", self.tol, above=0, none=True)
         check_number("max_iter", self.max_iter, least=1, integer=True, none=True)

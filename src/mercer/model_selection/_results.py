@@ -6,14 +6,18 @@ Place on the way: **results** → ``path``.
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
-from ..estimators._base import check_number
+from ..estimators._base import KernelEstimator, check_number
+from ..estimators._costs import CostClassifier
+from ..estimators.regression import KernelRegressor
 from ..kernels.base import Kernel
+from ..kernels.values import checked_scale
 
 __all__ = ["Outcome", "cells_of", "last_step", "results_of"]
 
@@ -82,13 +86,19 @@ def cells_of(estimator, alphas, Cs, gammas, param_grid):
     final, prefix = last_step(estimator)
     own = {}
     if alphas is not None:
-        own[f"{prefix}alpha"] = _distinct("alphas", _values("alphas", alphas, least=0))
+        # Ridge has a minimum without a penalty; other costs need not.
+        bound = "above" if isinstance(final, CostClassifier | KernelRegressor) else "least"
+        check = partial(check_number, **{bound: 0})
+        own[f"{prefix}alpha"] = _distinct("alphas", _values("alphas", alphas, check))
         _require(final, "alphas", "alpha")
     if Cs is not None:
-        own[f"{prefix}C"] = _values("Cs", Cs, above=0)
+        own[f"{prefix}C"] = _values("Cs", Cs, partial(check_number, above=0))
         _require(final, "Cs", "C")
     if gammas is not None:
-        values = _values("gammas", gammas, least=0, names=("scale", "auto"))
+        # Kernels refuse 0, which scikit-learn's machines take.
+        ours = isinstance(final, KernelEstimator)
+        check = partial(checked_scale, type(final).__name__) if ours else partial(check_number, least=0)
+        values = _values("gammas", gammas, check, names=("scale", "auto"))
         own[prefix + _gamma_name(final, final.get_params())] = values
     grids = (
         [{}] if param_grid is None else [param_grid] if isinstance(param_grid, Mapping) else list(param_grid)
@@ -126,7 +136,7 @@ def _distinct(name, values):
     return values
 
 
-def _values(name, values, *, names=(), **bounds):
+def _values(name, values, check, *, names=()):
     if isinstance(values, str) or (np.ndim(values) == 0 and not np.iterable(values)):
         raise TypeError(f"{name} must be a sequence of values, got {values!r}; pass [{values!r}]")
     values = list(values.tolist() if isinstance(values, np.ndarray) else values)
@@ -137,7 +147,7 @@ def _values(name, values, *, names=(), **bounds):
             continue
         if isinstance(value, str) and names:
             raise ValueError(f"{name}[{i}] must be a number or one of {names}, got {value!r}")
-        check_number(f"{name}[{i}]", value, **bounds)
+        check(f"{name}[{i}]", value)
     return values
 
 
