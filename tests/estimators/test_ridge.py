@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.gaussian_process.kernels import RBF as GaussianProcessRBF
 from sklearn.kernel_ridge import KernelRidge as Reference
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -90,6 +91,14 @@ class TestAgainstScikitLearn:
         X, y = np.array([[1.0], [2.0]]), np.array([1.0, 3.0])
         model = KernelRidge(kernel=lambda x, z: kind(x[0] * z[0])).fit(X, y)
         np.testing.assert_allclose(model.predict(X), KernelRidge().fit(X, y).predict(X))
+
+    def test_a_callable_of_two_blocks_is_told_of_its_rows(self, data):
+        X, y, _ = data
+        with pytest.raises(ValueError, match="Expected 2D array") as caught:
+            KernelRidge(kernel=rbf_kernel).fit(X, y)
+        (note,) = caught.value.__notes__
+        assert note.startswith("the kernel rbf_kernel was called with two rows, of shape (3,)")
+        assert note.endswith("mercer.kernels.FunctionKernel(f)")
 
     def test_a_callable_of_two_rows(self, data):
         X, y, Z = data

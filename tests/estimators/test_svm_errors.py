@@ -83,6 +83,14 @@ class TestParameters:
         with pytest.raises(error, match=message):
             machine(**params).fit(X, Y)
 
+    @every_machine
+    def test_a_callable_of_two_rows_is_told_of_its_blocks(self, machine):
+        with pytest.raises(ValueError, match="matmul") as caught:
+            machine(kernel=lambda x, z: float(x @ z)).fit(X, Y)
+        (note,) = caught.value.__notes__
+        assert "<lambda> was called with two blocks, of" in note
+        assert "becomes one of blocks by" in note
+
     @pytest.mark.parametrize("machine", [SVC, SVR, NuSVR])
     @pytest.mark.parametrize("C", ["1", None, True, [1.0, 2.0]])
     def test_c_that_is_no_number(self, machine, C):

@@ -38,6 +38,8 @@ __all__ = [
 #: Samples that tell whether sums in float32 do, and the part of the largest sum that they may lose.
 _PROBE, _LOST = 32, 1e-5
 
+_OF_BLOCKS = "a function of blocks X and Z of rows is mercer.kernels.FunctionKernel(f)"
+
 
 def check_choice(name, value, known):
     """Raise a ``ValueError`` with the nearest names unless `value` is one of `known`.
@@ -159,7 +161,7 @@ class PairwiseFunction:
         out = np.empty((X.shape[0], Z.shape[0]))
         for i in range(X.shape[0]):
             for j in range(i if symmetric else 0, Z.shape[0]):
-                value = self.function(X[i], Z[j], **self.params)
+                value = self._called(X[i], Z[j])
                 if not isinstance(value, Real):
                     self._check(value)
                 out[i, j] = value
@@ -167,13 +169,23 @@ class PairwiseFunction:
                 out[i:, i] = out[i, i:]
         return out
 
+    def _called(self, x, z):
+        try:
+            return self.function(x, z, **self.params)
+        except Exception as error:
+            error.add_note(
+                f"the kernel {self._name} was called with two rows, of shape {x.shape}, for a real number; "
+                f"{_OF_BLOCKS}"
+            )
+            raise
+
     def _check(self, value):
         """Raise if a value, which is no plain number, does not hold one."""
         value = np.asarray(value)
         if value.ndim or value.dtype.kind not in "fiub":
             raise TypeError(
                 f"the kernel {self._name} must return a real number for two rows, got {value.dtype} of shape "
-                f"{value.shape}; a function of blocks X and Z of rows is mercer.kernels.FunctionKernel(f)"
+                f"{value.shape}; {_OF_BLOCKS}"
             )
 
     @property

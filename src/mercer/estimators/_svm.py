@@ -18,8 +18,9 @@ from .._threads import n_threads
 from ..gram import Gram
 from ..kernels.base import Kernel
 from ..kernels.dot_product import Linear
-from ..kernels.precomputed import FunctionKernel, Precomputed
+from ..kernels.precomputed import PER_PAIR, FunctionKernel, Precomputed
 from ..kernels.prepared import n_rows
+from ..kernels.user import name_of
 from ..solvers.dual import DualSamples
 from ..solvers.dual_layout import STATUS
 from ..solvers.eigenpairs import ritz_values
@@ -51,7 +52,14 @@ class _Blocks:
         update_wrapper(self, function, updated=())
 
     def __call__(self, X, Z):
-        K = self.function(X, Z, **self.params)
+        try:
+            K = self.function(X, Z, **self.params)
+        except Exception as error:
+            error.add_note(
+                f"the kernel {name_of(self.function)} was called with two blocks, of {n_rows(X)} and "
+                f"{n_rows(Z)} rows; {PER_PAIR}"
+            )
+            raise
         return K.toarray() if sp.issparse(K) else K
 
     def __eq__(self, other):

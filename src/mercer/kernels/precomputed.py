@@ -14,7 +14,7 @@ from .prepared import n_rows, take_rows
 from .program import Leaf, LeafKind
 from .user import checked, name_of
 
-__all__ = ["FunctionKernel", "Precomputed"]
+__all__ = ["PER_PAIR", "FunctionKernel", "Precomputed"]
 
 # Rows of one call of a user's function for the diagonal: so many times the work, so many times fewer calls.
 _DIAGONAL_ROWS = 16
@@ -137,7 +137,7 @@ def _check_symmetric(K):
 
 # ---------------------------------------------------------------- a user's function
 
-_PER_PAIR = (
+PER_PAIR = (
     "one entry per pair of rows of its blocks X and Z is needed: a function g of two samples becomes one of "
     "blocks by lambda X, Z: np.array([[g(x, z) for z in Z] for x in X])"
 )
@@ -204,7 +204,7 @@ class FunctionKernel(BlockKernel):
         return X.tolist() if isinstance(X, np.ndarray) else list(X)
 
     def _call(self, X, Z):
-        return checked(self.f, self.f(X, Z), (n_rows(X), n_rows(Z)), _PER_PAIR)
+        return checked(self.f, self.f(X, Z), (n_rows(X), n_rows(Z)), PER_PAIR)
 
     def _block(self, X, Z):
         if Z is not None:
