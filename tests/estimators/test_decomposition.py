@@ -288,8 +288,9 @@ class TestComponents:
 
     def test_more_than_there_are_rows(self, data):
         X, _ = data
-        with pytest.warns(UserWarning, match=r"n_components=50, but only 4 .* among 10 rows"):
+        with pytest.warns(UserWarning, match=r"n_components=50, but only 4 .* among 10 rows") as caught:
             assert KernelPCA(50).fit_transform(X[:10]).shape == (10, 10)
+        assert caught[0].filename == __file__
 
     def test_one_row(self):
         with pytest.warns(UserWarning, match="0 components with variance exist: in feature space all 1 rows"):

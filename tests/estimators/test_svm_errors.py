@@ -8,9 +8,9 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
 
-from mercer import SVC, SVR, NuSVC, NuSVR, OneClassSVM
+from mercer import SVC, SVR, KernelLogisticRegression, KernelRegressor, NuSVC, NuSVR, OneClassSVM
 from mercer.kernels import RBF, Linear
 
 MACHINES = [SVC, NuSVC, SVR, NuSVR, OneClassSVM]
@@ -487,6 +487,13 @@ class TestConvergence:
 def test_a_seed_that_is_none_is_told_although_nothing_is_drawn(machine):
     with pytest.raises(ValueError, match="'a' cannot be used to seed"):
         machine(random_state="a").fit(X, Y)
+
+
+@pytest.mark.parametrize("machine", [*CLASSIFIERS, SVR, KernelLogisticRegression, KernelRegressor])
+def test_a_column_of_targets_is_told_where_fit_is_called(machine):
+    with pytest.warns(DataConversionWarning, match="column-vector") as caught:
+        machine().fit(X, Y[:, None])
+    assert caught[0].filename == __file__
 
 
 class TestProgress:

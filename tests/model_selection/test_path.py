@@ -228,9 +228,10 @@ class TestScikitLearnsForm:
         )
         with (
             pytest.warns(FitFailedWarning, match="3 fits failed"),
-            pytest.warns(UserWarning, match="non-finite"),
+            pytest.warns(UserWarning, match="non-finite") as caught,
         ):
             search.fit(X, y)
+        assert {one.filename for one in caught if "non-finite" in str(one.message)} == {__file__}
         assert search.best_params_ == {"nu": 0.5}
         assert np.isnan(search.cv_results_["mean_test_size"][0])
         assert np.isnan(search.cv_results_["mean_train_size"][0])

@@ -3,11 +3,10 @@
 Place on the way: ``solvers`` → **estimators** → ``decomposition``.
 """
 
-import warnings
-
 import numpy as np
 
 from .._arrays import as_double
+from .._warnings import warn
 from ..gram import Gram
 from ..kernels.precomputed import Precomputed
 from ..solvers.outcome import not_finite
@@ -130,24 +129,21 @@ class Components:
 
 def _warn_negative(smallest, limit):
     if smallest < -limit:
-        warnings.warn(
+        warn(
             f"the centred kernel matrix has the eigenvalue {smallest:.2g}: the kernel is not positive "
             "semidefinite, and coordinates only stand for the part of it that is; mercer.kernels.check_psd "
-            "tells which points are at fault",
-            stacklevel=5,
+            "tells which points are at fault"
         )
 
 
 def _warn_missing(exist, asked, n, drop):
     there_are = f"{exist} component{'s' * (exist != 1)} with variance exist{'s' * (exist == 1)}"
     if asked is None and exist == 0:
-        warnings.warn(f"{there_are}: in feature space all {n} rows are the same", stacklevel=5)
+        warn(f"{there_are}: in feature space all {n} rows are the same")
     if asked is not None and exist < asked:
         what = "are dropped" if drop else "are zero (remove_zero_eig=True drops them)"
         others = "the others" if drop or asked <= n else f"of the others {n - exist}"
-        warnings.warn(
-            f"n_components={asked}, but only {there_are} among {n} rows; {others} {what}", stacklevel=5
-        )
+        warn(f"n_components={asked}, but only {there_are} among {n} rows; {others} {what}")
 
 
 def _signed(U):

@@ -235,7 +235,6 @@ class CostClassifier(ClassifierMixin, KernelEstimator):
             tol,
             result.n_iter,
             "raise max_iter, tol or alpha",
-            stacklevel=4,
             indefinite=result.indefinite,
         )
 

@@ -4,12 +4,36 @@ Place on the way: **labels** → ``_svc``, ``_costs``, ``neighbors``, ``model_se
 """
 
 import numpy as np
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from .._arrays import check_targets
+from .._warnings import warn
 
-__all__ = ["check_labels", "encode_labels"]
+__all__ = ["check_labels", "encode_labels", "one_column"]
+
+
+def one_column(y):
+    """Targets of shape (n,); a column is flattened, with scikit-learn's warning.
+
+    Parameters
+    ----------
+    y : array_like of shape (n,) or (n, 1)
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    if type(y) is np.ndarray and y.ndim == 1:
+        return y
+    flat = column_or_1d(y)
+    if np.asarray(y).ndim == 2:
+        warn(
+            "A column-vector y was passed when a 1d array was expected: y.ravel() has the shape (n_samples,)",
+            DataConversionWarning,
+        )
+    return flat
 
 
 def check_labels(y, owner):
@@ -70,8 +94,7 @@ def encode_labels(y, n, owner):
     """
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
-    if type(y) is not np.ndarray or y.ndim != 1:
-        y = column_or_1d(y, warn=True)
+    y = one_column(y)
     if len(y) != n:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has {len(y)}"

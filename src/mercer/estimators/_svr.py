@@ -5,11 +5,11 @@ Place on the way: ``_function_machines`` → ``_svm`` → **_svr** → ``svm``.
 
 import numpy as np
 from sklearn.base import OutlierMixin, RegressorMixin
-from sklearn.utils import column_or_1d
 
 from .._arrays import check_targets
 from ..kernels.prepared import n_rows
 from ._function_machines import nu_regression, one_class, regression
+from ._labels import one_column
 from ._svm import SupportVectorMachine, in_range
 
 __all__ = ["SVR", "NuSVR", "OneClassSVM"]
@@ -86,8 +86,7 @@ class _Regressor(RegressorMixin, _OneFunction):
         return self._fit(X, y, sample_weight)
 
     def _targets(self, y, n):
-        y = check_targets(y, n, owner=type(self).__name__)
-        y = column_or_1d(y, warn=True) if y.ndim == 2 else y
+        y = one_column(check_targets(y, n, owner=type(self).__name__))
         return y.astype(np.float64, copy=False)
 
     def predict(self, X):

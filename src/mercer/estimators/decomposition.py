@@ -299,9 +299,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
             )
         if not pairs.converged:
             reached = float(np.max(pairs.residuals)) / max(float(pairs.values[0]), np.finfo(float).tiny)
-            warn_unconverged(
-                "block Lanczos", reached, self.tol, pairs.n_iter, "raise max_iter or tol", stacklevel=5
-            )
+            warn_unconverged("block Lanczos", reached, self.tol, pairs.n_iter, "raise max_iter or tol")
         return pairs
 
     def _learn_preimages(self, kernel, X, found):

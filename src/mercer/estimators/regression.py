@@ -5,7 +5,6 @@ Place on the way: ``_cost_problem`` → **regression** → ``model_selection``.
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils import column_or_1d
 
 from .._arrays import check_targets, check_weights
 from .._progress import progress
@@ -15,6 +14,7 @@ from ..losses import EpsilonInsensitive, Huber, Loss, Poisson, Quantile, Squared
 from ..solvers.outcome import warn_unconverged
 from ._base import KernelEstimator, check_choice, check_flag, check_number, check_rng
 from ._cost_problem import CostProblem
+from ._labels import one_column
 
 __all__ = ["KernelRegressor"]
 
@@ -224,8 +224,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         loss, solver = self._check_parameters()
         X, names = self._training_samples(X)
         n = n_rows(X)
-        y = check_targets(y, n, owner=type(self).__name__)
-        y = column_or_1d(y, warn=True) if y.ndim == 2 else y
+        y = one_column(check_targets(y, n, owner=type(self).__name__))
         weights = check_weights(sample_weight, n)
         check_cost_targets(loss, y, weights, self.fit_intercept)
         problem = CostProblem(
@@ -318,7 +317,6 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
                 tol,
                 result.n_iter,
                 "raise max_iter, alpha or tol, or scale the samples",
-                stacklevel=4,
                 indefinite=result.indefinite,
             )
 

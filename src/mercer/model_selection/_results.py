@@ -3,7 +3,6 @@
 Place on the way: **results** → ``path``.
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ from scipy.stats import rankdata
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
+from .._warnings import warn
 from ..estimators._base import KernelEstimator, check_number
 from ..estimators._costs import CostClassifier
 from ..estimators.regression import KernelRegressor
@@ -212,9 +212,7 @@ def results_of(cells, outcomes, n_splits, with_train):
         mean = np.average(values, axis=1)
         results[f"mean_{name}"] = mean
         if splits and not np.isfinite(mean).all():
-            warnings.warn(
-                f"One or more of the {name.split('_')[0]} scores are non-finite: {mean}", stacklevel=2
-            )
+            warn(f"One or more of the {name.split('_')[0]} scores are non-finite: {mean}")
         with np.errstate(invalid="ignore"):
             results[f"std_{name}"] = np.sqrt(np.average((values - mean[:, None]) ** 2, axis=1))
         if rank:

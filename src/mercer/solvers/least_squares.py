@@ -265,7 +265,7 @@ def ridge_cg(
         short = n_iter >= max_iter
         stuck = "it no longer falls (K too ill-conditioned, or not positive semidefinite): raise alpha or tol"
         remedy = "raise max_iter or alpha" if short else f"{stuck}, or take solver='cholesky'"
-        warn_unconverged("conjugate gradients", worst, tol, n_iter, remedy, stacklevel=5)
+        warn_unconverged("conjugate gradients", worst, tol, n_iter, remedy)
     dual, intercept = weigh(X) * unit, (mean + shift) * unit
     return Outcome(dual, intercept, "cg", n_iter=max(n_iter, 1), residual=worst, converged=worst <= tol)
 

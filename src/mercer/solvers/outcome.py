@@ -1,10 +1,11 @@
 """What solvers of kernel ridge regression hand back, and the errors and warnings that all share."""
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+
+from .._warnings import warn
 
 __all__ = ["NotPositiveDefinite", "Outcome", "indefinite", "not_finite", "warn_unconverged"]
 
@@ -110,7 +111,7 @@ class Outcome:
     factor: object = None
 
 
-def warn_unconverged(name, reached, tol, n_iter, remedy, stacklevel=3, *, indefinite=False):
+def warn_unconverged(name, reached, tol, n_iter, remedy, *, indefinite=False):
     """Warn that a solver stopped short of its tolerance.
 
     Parameters
@@ -123,8 +124,6 @@ def warn_unconverged(name, reached, tol, n_iter, remedy, stacklevel=3, *, indefi
         Iterations done.
     remedy : str
         What to do about it.
-    stacklevel : int
-        As in ``warnings.warn``.
     indefinite : bool
         Whether that K is not positive semidefinite is the cause: then the residual says nothing, and nor does
         the remedy help.
@@ -135,4 +134,4 @@ def warn_unconverged(name, reached, tol, n_iter, remedy, stacklevel=3, *, indefi
             f"after {n_iter} iterations, perhaps at no minimum: the kernel matrix is not "
             "positive semidefinite (mercer.kernels.check_psd tells); take another kernel"
         )
-    warnings.warn(f"{name} stopped {short}", ConvergenceWarning, stacklevel=stacklevel)
+    warn(f"{name} stopped {short}", ConvergenceWarning)
