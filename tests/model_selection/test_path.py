@@ -637,6 +637,27 @@ class TestErrorsAreScoredAsByGridSearch:
             ours.cv_results_["rank_test_score"], theirs.cv_results_["rank_test_score"]
         )
 
+    @pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
+    @pytest.mark.parametrize("bad", [99, 50, 0])
+    @pytest.mark.filterwarnings("ignore")
+    def test_rows_of_no_fold_or_of_one(self, kernel, bad):
+        """Row 99 is in no fold, 50 is held out, and 0 is trained on."""
+        X, y = two_classes()
+        X = X[:100] if kernel == "rbf" else RBF(0.1)(X[:100])
+        X[bad, :] = np.nan
+        if kernel == "precomputed":
+            X[:, bad] = np.nan
+        folds = [(np.r_[:40], np.r_[40:60]), (np.r_[1:40], np.r_[40:50])]
+        machine, options = SVC(kernel=kernel), {"cv": folds, "refit": False, "return_train_score": True}
+        ours = PathCV(machine, Cs=[0.1, 1.0], **options).fit(X, y[:100])
+        theirs = GridSearchCV(machine, {"C": [0.1, 1.0]}, **options).fit(X, y[:100])
+        for name in ("test_score", "train_score"):
+            np.testing.assert_allclose(splits_of(ours, name), splits_of(theirs, name), atol=1e-12)
+        assert np.isfinite(splits_of(ours)).all() == (bad == 99)
+        for search in (ours, theirs):
+            with pytest.raises(ValueError, match="NaN at"):
+                search.set_params(refit=True).fit(X, y[:100])
+
     def test_all_cells_are_refused_before_any_work(self):
         X, y = two_classes()
         with pytest.raises(ValueError, match=r"^tol"):

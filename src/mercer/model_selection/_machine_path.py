@@ -6,6 +6,7 @@ Place on the way: ``estimators`` → ``_chains`` → **_machine_path** → ``pat
 import threading
 import time
 import warnings
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -270,10 +271,13 @@ def go_by_machines(search):
     if not search.weighs_last_step(first):
         return
     # of another kind of kernel rows are checked in another way
-    machines = [each for each in machines if _reads_alike(each[0], first)]
-    samples, _ = first._training_samples(search.X)
+    alike = [each for each in machines if _reads_alike(each[0], first)]
+    samples = None
+    # rows that are refused may be in no fold or in some, but the fit to all rows refuses them, too
+    with nullcontext() if search.refits and len(alike) == len(machines) else left_to_fits():
+        samples, _ = first._training_samples(search.X)
     y = np.asarray(search.y)
-    if y.ndim != 1 or len(y) != n_rows(samples) or y.dtype.kind not in "iubUSO":
+    if samples is None or y.ndim != 1 or len(y) != n_rows(samples) or y.dtype.kind not in "iubUSO":
         return
     path = MachinePath(
         samples, y, search.weights, search.splits, with_train=search.with_train,
@@ -281,7 +285,7 @@ def go_by_machines(search):
     )  # fmt: skip
     if not path.fits_memory():
         return
-    tasks = _tasks(path, machines, len(search.splits))
+    tasks = _tasks(path, alike, len(search.splits))
     short = 0
 
     # in this thread: scorers change the filters of warnings, which are the process's

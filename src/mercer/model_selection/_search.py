@@ -40,6 +40,8 @@ class Search:
     with_train : bool
         Whether training rows are to be scored, too.
     n_threads : int
+    refits : bool
+        Whether all rows are to be fitted at the end.
     pooled : bool
         Whether each row is predicted without it, and all are scored together.
     on_step : callable or None
@@ -58,6 +60,7 @@ class Search:
     scores: Scores
     with_train: bool
     n_threads: int
+    refits: bool = False
     pooled: bool = False
     on_step: object = None
     outcomes: list = field(default_factory=list)

@@ -206,7 +206,7 @@ class PathCV(GridSearchCV):
             check_weights_of(splits, weights)
         search = Search(
             self.estimator, cells, splits, X, y, weights, fit_params, scores, bool(self.return_train_score),
-            threads, pooled=isinstance(self.cv, str),
+            threads, refits=bool(self.refit), pooled=isinstance(self.cv, str),
         )  # fmt: skip
         n_fits = len(cells) * len(splits)
         with progress(self.verbose, type(self).__name__, n_fits, label="lowest error") as on_step:
