@@ -602,6 +602,12 @@ class TestBadInput:
         with pytest.warns(DataConversionWarning, match="column-vector"):
             KernelKNeighborsClassifier(1).fit(self.X, np.array(self.y)[:, None])
 
+    @pytest.mark.parametrize("form", [sp.csr_matrix, sp.csr_array])
+    def test_sparse_indicators_of_several_labels(self, form, rng):
+        X, Y = rng.normal(size=(30, 2)), rng.integers(0, 2, size=(30, 3))
+        dense, sparse = (KernelKNeighborsClassifier().fit(X, each) for each in (Y, form(Y)))
+        np.testing.assert_array_equal(sparse.predict(X), dense.predict(X))
+
     def test_weights_from_a_callable(self):
         def fit(weights):
             return KernelKNeighborsRegressor(2, weights=weights).fit(self.X, self.y)

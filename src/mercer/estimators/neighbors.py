@@ -332,8 +332,9 @@ def _labels(y, n, owner):
     """Labels as (n, t), and whether they were one column; in the form scikit-learn expects."""
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
+    y = y.toarray() if hasattr(y, "toarray") else y
     check_labels(y, owner)
-    y = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
+    y = np.asarray(y)
     if len(y) != n:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has {len(y)}"
