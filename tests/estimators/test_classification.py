@@ -426,6 +426,17 @@ class TestConduct:
         if alpha < 1:
             assert model.score(X, y) == 1.0
 
+    @pytest.mark.parametrize("solver", ["gd", "sgd"])
+    @every_classifier
+    def test_momentum_out_of_its_range_is_named_before_any_work(self, classifier, solver, data):
+        def untouched(x, z):
+            raise AssertionError
+
+        X, y, _ = data
+        model = fresh(classifier, kernel=untouched, solver=solver, momentum=1.5)
+        with pytest.raises(ValueError, match=r"momentum must be at least 0 and below 1, got 1\.5"):
+            model.fit(X, y)
+
     @pytest.mark.parametrize(
         ("n_classes", "gamma", "minimum"), [(5, 1.0, 2.50925241), (3, 0.2, 51.4591711822)]
     )

@@ -14,6 +14,7 @@ from ..gram import Gram
 from ..kernels.dot_product import Linear
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import n_rows
+from ..solvers.descent import check_momentum
 from ..solvers.held_matrix import HeldMatrix, low_rank_of, preconditioner_rank
 from ..solvers.kernel_descent import descend
 from ..solvers.newton import newton
@@ -272,6 +273,7 @@ class CostProblem:
     def _descend(self, loss, y, alpha, fit_intercept, solver, on_step, options):
         if (size := options.get("batch_size", 0)) > self.n:
             raise ValueError(f"batch_size={size} is more than the {self.n} samples; take at most {self.n}")
+        check_momentum(options.get("momentum", 0.0))
         operators = self.operators()
         found = descend(
             operators["product"],

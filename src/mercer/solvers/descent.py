@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["QUIET", "Descent", "Diverged", "gradient_descent", "stochastic_descent"]
+__all__ = ["QUIET", "Descent", "Diverged", "check_momentum", "gradient_descent", "stochastic_descent"]
 
 #: A cost this many times its size above the best one so far will not come back.
 _BLOWN_UP = 1e12
@@ -129,6 +129,20 @@ def _check_number(name, value, low, high, what, *, open_low=False):
         raise ValueError(f"{name} must be {what}, got {value!r}")
 
 
+def check_momentum(momentum):
+    """Raise unless a momentum is in its range.
+
+    Parameters
+    ----------
+    momentum : float
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    _check_number("momentum", momentum, 0, 1, "at least 0 and below 1")
+
+
 def _check(step, momentum, decay, max_iter, tol, *, stochastic):
     if isinstance(step, str):
         if step != "backtracking":
@@ -143,7 +157,7 @@ def _check(step, momentum, decay, max_iter, tol, *, stochastic):
             )
     else:
         _check_number("step", step, 0, np.inf, "above 0 and finite", open_low=True)
-    _check_number("momentum", momentum, 0, 1, "at least 0 and below 1")
+    check_momentum(momentum)
     _check_number("decay", decay, 0, np.inf, "at least 0 and finite")
     _check_number("tol", tol, 0, np.inf, "at least 0 and finite")
     _check_number("max_iter", max_iter, 1, np.inf, "at least 1")

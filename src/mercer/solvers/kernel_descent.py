@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .descent import QUIET, gradient_descent, stochastic_descent
+from .descent import QUIET, check_momentum, gradient_descent, stochastic_descent
 
 __all__ = ["descend"]
 
@@ -202,6 +202,7 @@ def descend(
     ----------
     MLR7 (7.36), (7.37) and (7.29).
     """
+    check_momentum(momentum or 0.0)
     problem = _Problem(product, loss, y, weights, alpha, fit_intercept, n_classes)
     zero = problem.start(None, None)
     with np.errstate(**QUIET):
