@@ -426,6 +426,23 @@ class TestConduct:
         if alpha < 1:
             assert model.score(X, y) == 1.0
 
+    @pytest.mark.parametrize("alpha", [1e-308, 1e-320])
+    @pytest.mark.parametrize("solver", ["newton", "lbfgs"])
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    @every_classifier
+    def test_an_alpha_that_takes_coefficients_out_of_the_range(self, classifier, solver, alpha, data):
+        X, y, Z = data
+        model = fresh(classifier, alpha=alpha, gamma=2.0, solver=solver).fit(X, y > 1)
+        assert model.score(X, y > 1) == 1.0
+        assert np.isfinite(model.decision_function(Z)).all()
+
+    @pytest.mark.parametrize("solver", ["newton", "lbfgs"])
+    @every_classifier
+    def test_an_integer_beyond_int64_is_a_number(self, classifier, solver, data):
+        X, y, _ = data
+        model = fresh(classifier, alpha=10**20, solver=solver).fit(X, y)
+        assert (model.predict(X) == np.bincount(y).argmax()).all()
+
     @pytest.mark.parametrize("solver", ["gd", "sgd"])
     @every_classifier
     def test_momentum_out_of_its_range_is_named_before_any_work(self, classifier, solver, data):

@@ -344,6 +344,23 @@ def test_extreme_penalties(loss, alpha, rng):
 
 
 @each
+@pytest.mark.parametrize("alpha", [1e-308, 1e-320, 10**20])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_penalties_at_the_ends_of_the_range(loss, alpha, rng):
+    X = rng.standard_normal((30, 2))
+    model = KernelRegressor(loss, alpha, kernel=RBF(gamma=0.7)).fit(X, targets(loss, X, rng))
+    assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("loss", ["squared", "poisson"])
+def test_costs_beyond_floating_point_have_not_converged(loss, rng):
+    X = rng.standard_normal((8, 2))
+    y = 1e300 * rng.random(8)
+    with pytest.warns(ConvergenceWarning, match="scale"):
+        assert not KernelRegressor(loss).fit(X, y).converged_
+
+
+@each
 def test_constant_targets_duplicates_one_row_and_one_feature(loss, rng):
     X = np.tile(rng.standard_normal((6, 1)), (2, 1))
     model = KernelRegressor(loss).fit(X, np.full(12, 3.0))

@@ -139,6 +139,7 @@ def _come_down(problems, inner, state, max_iter):
     centred = problems.centre(state.h, state.b)
     d = problems.curvature(state.h + centred).diagonal
     strength = np.einsum("i,iqc->q", diagonal, d * d) / (2 * problems.alphas)
+    strength = np.minimum(strength, np.finfo(float).max)
     state.b, n_iter = centred, 0
     for rung in range(int(np.ceil(np.log10(max(float(np.max(strength)), 1.0) / _GENTLE))), 0, -1):
         some = np.flatnonzero(strength > _GENTLE * 10.0 ** (rung - 1))
@@ -171,13 +172,14 @@ def _still_known(labels, problems, figures, state):
 def _outcome(problems, inner, state, figures, tol):
     """The figures and the state, with the fit's own K a where float32 may have left traces in it."""
     n = len(state.a)
-    converged = (figures.gradient <= tol) | figures.known
+    finite = np.isfinite(figures.objective)
+    converged = finite & (figures.gradient <= tol) | figures.known
     if not converged.all():
         short = np.flatnonzero(~converged)
         state.h[:, short] = inner.exact(state.a[:, short].reshape(n, -1)).reshape(n, len(short), -1)
         inner.n_products += 1
         # Rounding may keep the gradient of a badly conditioned problem above any tolerance.
-        converged |= figures.gap <= tol * np.abs(figures.objective)
+        converged |= finite & (figures.gap <= tol * np.abs(figures.objective))
     if problems.loss.vector and problems.fit_intercept:
         state.b -= state.b.mean(axis=1, keepdims=True)
     f = state.h + state.b
@@ -190,6 +192,8 @@ def _outcome(problems, inner, state, figures, tol):
     )
 
 
+# Of tiny alphas p = −g/(2α) may leave the range, as may costs: figures tell of what does.
+@np.errstate(over="ignore", invalid="ignore")
 def newton(
     product,
     loss,

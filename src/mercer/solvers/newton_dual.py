@@ -186,7 +186,7 @@ class _JointRows:
 def _started(dual, begin):
     """β and F: the multiple of where to begin that is the best one, or 0."""
     nothing = np.zeros(len(begin)), dual.linear.copy()
-    if not np.isfinite(begin).all():
+    if not np.isfinite(begin @ begin):  # nor would what follows be
         return nothing
     # Rounding, or steps to come, may have left something in the sums: each variable gives its part of it.
     sizes = np.abs(begin)
