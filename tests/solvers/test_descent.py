@@ -459,6 +459,21 @@ def test_a_warm_start_goes_on(rng):
     assert batches.n_iter == 0
 
 
+@pytest.mark.parametrize(("loss", "kind"), [(Logistic(), "sign"), (Softmax(), "code")])
+def test_batches_of_features_are_those_of_their_kernel(loss, kind, rng):
+    features = rng.standard_normal((40, 5))
+    K, x = features @ features.T, features[:, 0]
+    y = np.where(x > 0, 1.0, -1.0) if kind == "sign" else (x > 0).astype(int) + (x > 1)
+    start = rng.standard_normal((40, 3) if loss.vector else 40), np.zeros(3) if loss.vector else 0.0
+    options = {"stochastic": True, "diagonal": K.diagonal(), "batch_size": 7, "max_iter": 5, "momentum": 0.5}
+    by_rows, by_features = (
+        descend(lambda V: K @ V, loss, y, None, 0.1, True, start=start, rng=0, **options, **given)
+        for given in ({"rows": lambda index: K[index]}, {"features": features})
+    )
+    np.testing.assert_allclose(by_features.solution, by_rows.solution, rtol=1e-9)
+    np.testing.assert_allclose(by_features.history["objective"], by_rows.history["objective"], rtol=1e-9)
+
+
 def test_weight_two_is_the_row_twice_and_zero_none(rng):
     X = rng.standard_normal((15, 2))
     y = np.sign(X[:, 0])

@@ -283,6 +283,7 @@ class CostProblem:
             alpha,
             fit_intercept,
             rows=operators["rows"],
+            features=None if self._centres is None else self.features()[0],
             diagonal=operators["diagonal"],
             stochastic=solver == "sgd",
             rng=self._rng,

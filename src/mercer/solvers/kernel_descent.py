@@ -69,19 +69,27 @@ class _Problem:
         return max(float(np.vdot(g, g) + np.vdot(r, change - g)), 0.0)
 
     def whole(self, w):
-        """The iterate with f, of one without."""
-        b, a = w[0], w[1:]
-        return np.concatenate([w, self.product(a) + b])
+        """The iterate with f, of one with what batches read, or nothing, below a."""
+        w = w[: 1 + self.n]
+        return np.concatenate([w, self.product(w[1:]) + w[0]])
 
-    def batch_gradient(self, rows):
+    def of_batches(self, w, features):
+        """The iterate that batches move: b, a, and below v = Φᵀa, if there are features."""
+        w = w[: 1 + self.n]
+        return w if features is None else np.concatenate([w, features.T @ w[1:]])
+
+    def batch_gradient(self, rows, features):
+        v = slice(1 + self.n, None)
+
         def gradient(w, index):
-            a = w[1:]
             out = 2 * self.alpha * w
-            f = rows(index) @ a + w[0]
+            f = (rows(index) @ w[1:] if features is None else features[index] @ w[v]) + w[0]
             g = self.weights[index] * self.loss.derivative(self.y[index], f)
             g *= self.n / len(index)
             out[0] = g.sum(0) if self.fit_intercept else 0.0
             out[1 + index] += g
+            if features is not None:
+                out[v] += features[index].T @ g
             return out
 
         return gradient
@@ -117,6 +125,7 @@ def descend(
     fit_intercept,
     *,
     rows=None,
+    features=None,
     diagonal=None,
     stochastic=False,
     step=None,
@@ -157,6 +166,8 @@ def descend(
         Whether b is free; 0 otherwise.
     rows : callable or None
         ``index -> K[index]``, for stochastic descent.
+    features : ndarray of shape (n, m) or None
+        Φ of K = ΦΦᵀ, of which stochastic descent then reads rows in place of K's.
     diagonal : ndarray of shape (n,) or None
         Of K, for stochastic descent's default step.
     stochastic : bool, default=False
@@ -219,8 +230,8 @@ def descend(
         size = min(32, problem.n) if batch_size is None else batch_size
         step, momentum, decay = _stochastic_defaults(problem, diagonal, size, step, momentum, decay)
         found = stochastic_descent(
-            problem.batch_gradient(rows),
-            first[: 1 + problem.n],
+            problem.batch_gradient(rows, features),
+            problem.of_batches(first, features),
             problem.n,
             lambda w: problem.value_and_gradient(problem.whole(w)),
             step=step,
