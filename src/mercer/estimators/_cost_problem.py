@@ -236,11 +236,12 @@ class CostProblem:
         if self.kernel.is_psd is True or self._centres is not None:
             return result
         operators, a = self.operators(), result.a.reshape(self.n, -1)
+        h = operators["product"](a)
         with np.errstate(over="ignore", invalid="ignore"):
-            f = operators["product"](a) + result.b
-            g = loss.derivative(y if y.ndim == 2 or loss.vector else y[:, None], f)
+            g = loss.derivative(y if y.ndim == 2 or loss.vector else y[:, None], h + result.b)
         p = g if self.weights is None else self.weights[:, None] * g
-        shown = any(indefinite(x, operators["product"](x), operators["diagonal"]) for x in (a, p))
+        pairs = ((a, h), (p, operators["product"](p)))
+        shown = any(indefinite(*pair, operators["diagonal"]) for pair in pairs)
         if not (shown or result.converged) and self.matrix() is not None:
             shown = negative_eigenvalue(self.matrix()) is not None
         return replace(result, converged=result.converged and not shown, indefinite=shown)
