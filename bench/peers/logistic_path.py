@@ -8,8 +8,8 @@ fold a fit for each alpha, each begun at the one before (``warm_start``), by our
 and to the same tolerance. "textbook" is the same loop by Newton steps with a Cholesky factorisation each, of
 two classes only (of six a step would factor 19200 rows). "features" is scikit-learn's LogisticRegressionCV
 (lbfgs, its default tolerance, max_iter 1000) on Nyström features Φ of full rank, ΦΦᵀ = K, C = 1/(2α), whose
-making is not counted. The loops are run over --folds folds of the five, and their seconds multiplied; scikit-learn's are halved as if
-two processes shared the folds at no cost.
+making is not counted. The loops are run over --folds folds of the five, and their seconds multiplied;
+scikit-learn's are halved as if two processes shared the folds at no cost.
 """
 
 import argparse

@@ -504,7 +504,7 @@ class TestProgress:
             (SVC(multiclass="ovr"), "SVC: 100%.* 3/3 .*, gap "),
             (SVC(probability=True), "SVC: 100%.* 18/18 .*, gap "),  # three pairs, and in five folds
             (SVC(multiclass="crammer-singer"), "SVC: .*, gap "),
-            (NuSVC(nu=0.1), "NuSVC: 100%.* 3/3 .*, gap "),
+            (NuSVC(nu=0.4), "NuSVC: 100%.* 3/3 .*, gap "),
             (SVR(), "SVR: 100%.* 1/1 .*, gap "),
         ],
     )

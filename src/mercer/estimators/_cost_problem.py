@@ -167,13 +167,12 @@ class CostProblem:
         Returns
         -------
         dict
-            "product", "rows" and "diagonal".
+            "product", "diagonal", and "rows" of K itself.
         """
         if self._centres is not None:
             features, _ = self.features()
             return {
                 "product": lambda V: features @ (features.T @ V),
-                "rows": lambda index: features[index] @ features.T,
                 "diagonal": np.einsum("ij,ij->i", features, features),
             }
         K = self.matrix()
@@ -283,7 +282,7 @@ class CostProblem:
             self.weights,
             alpha,
             fit_intercept,
-            rows=operators["rows"],
+            rows=operators.get("rows"),
             features=None if self._centres is None else self.features()[0],
             diagonal=operators["diagonal"],
             stochastic=solver == "sgd",
