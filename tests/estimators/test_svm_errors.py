@@ -69,6 +69,7 @@ class TestParameters:
             ({"kernel": RBF}, TypeError, "an instance"),
             ({"gamma": -1.0}, ValueError, "RBF: gamma must be positive and finite, got -1.0"),
             ({"gamma": 0}, ValueError, "RBF: gamma must be positive and finite, got 0"),
+            ({"kernel": "linear", "gamma": -1.0}, ValueError, "gamma must be at least 0, got -1.0"),
             ({"gamma": np.nan}, ValueError, "RBF: gamma must be positive and finite, got nan"),
             ({"gamma": [1.0, 2.0]}, ValueError, r"pass RBF\(gamma=…\)"),
             ({"gamma": "big"}, ValueError, "gamma='big' is unknown"),

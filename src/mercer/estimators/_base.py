@@ -289,6 +289,8 @@ class KernelEstimator(BaseEstimator):
         if isinstance(kernel, str):
             # The kernel's own rules for its hyperparameters; what comes from the data breaks none.
             from_name(kernel, self.gamma, self.degree, self.coef0, n_features=1, variance=1.0)
+            if isinstance(self.gamma, Real):
+                check_number("gamma", self.gamma, least=0)  # of those that do not read it, too
 
     def _reads_rows(self):
         """Whether samples are rows of numbers (and not strings, sets or the like)."""
