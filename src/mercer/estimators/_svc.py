@@ -140,10 +140,11 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
     def _folds(self, rows):
         """Which part of each distinct row is held out in which of five folds, (folds, m).
 
-        Rows, in an order by content, are dealt to the folds in turn, class by class. One of a large weight
-        counts as so many: held out as a whole, it would leave a machine that never saw it.
+        Rows, in an order by content, are dealt to the folds in turn, class by class. One that is there many
+        times is dealt in parts: held out as a whole, it would leave a machine that never saw it.
         """
-        unit = min(1.0, float(np.median(rows.weights)))
+        parts = np.split(rows.weights, rows.offsets[1:-1])
+        unit = np.concatenate([np.full(len(part), _unit(part)) for part in parts])
         count = np.minimum(np.rint(rows.weights / unit), _MOST_UNITS).clip(1).astype(np.intp)
         sums, sizes = count.cumsum(), np.diff(rows.offsets)
         first = sums - count
@@ -425,6 +426,25 @@ def _sums_by_class(codes, weights, k):
         return counts
     ordered = np.maximum(weights, 0)[np.argsort(codes, kind="stable")]
     return np.array([fsum(part) for part in np.split(ordered, counts.cumsum()[:-1])])
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _unit(weights):
+    """Which weight is one row's, by the weights of a class's distinct rows; its scale is no matter.
+
+    Of multiples the common measure, as of rows that are repeated; else the middle one, so that rows with
+    weights of all sizes are not held out in parts, of which machines would know the rest.
+    """
+    if not len(weights):
+        return 1.0
+    ratios = weights / weights.min()
+    if (weights == np.rint(weights)).all() and weights.max() < 2.0**62:
+        unit = float(np.gcd.reduce(weights.astype(np.int64)))
+    elif (np.abs(ratios - np.rint(ratios)) <= 1e-9 * ratios).all():
+        unit = float(weights.min())
+    else:
+        unit = float(np.median(weights))
+    return unit if len(weights) >= _FOLDS else min(unit, 1.0)
 
 
 def _on_its_side(p, decision):
