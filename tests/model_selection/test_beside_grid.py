@@ -57,13 +57,16 @@ def test_of_rows_left_out_alone_a_refused_parameter_is_named(X, y):
 
 
 @pytest.mark.filterwarnings("ignore:A column-vector y was passed")
-@pytest.mark.parametrize("scoring", [None, "f1", "neg_log_loss"])
 @pytest.mark.parametrize(
-    "machine", [KernelLogisticRegression(), SquaredMarginClassifier(), SVC(probability=True)], ids=str
+    ("machine", "scoring"),
+    [
+        *((KernelLogisticRegression(), scoring) for scoring in (None, "f1", "neg_log_loss")),
+        *((SVC(probability=True), scoring) for scoring in (None, "f1", "neg_log_loss")),
+        *((SquaredMarginClassifier(), scoring) for scoring in (None, "f1")),  # has no probabilities
+    ],
+    ids=str,
 )
 def test_labels_in_a_column(machine, scoring, X, y):
-    if scoring == "neg_log_loss" and isinstance(machine, SquaredMarginClassifier):
-        pytest.skip("has no probabilities")
     labels = (y > 0).astype(int)
     name = "C" if isinstance(machine, SVC) else "alpha"
     own, other, path = both(machine, {name: [1.0, 0.1]}, X, labels[:, None], cv=3, scoring=scoring)
