@@ -178,33 +178,6 @@ def lay_out(const ptrdiff_t[::1] rows, const ptrdiff_t[::1] offsets, ptrdiff_t u
     return np.asarray(starts), np.asarray(places), np.asarray(order)
 
 
-cdef int _groups_of(job, ptrdiff_t *groups) except -1:
-    groups[0], groups[1] = job.first
-    groups[2], groups[3] = (0, 0) if job.second is None else job.second
-    return 0
-
-
-cdef ptrdiff_t _begin_jobs(jobs, table, const ptrdiff_t[::1] starts, const ptrdiff_t[::1] offsets,
-                           ptrdiff_t[::1] ends) except -1:
-    """Fill in where the problems' variables are, and where their samples end; returns how many these are."""
-    cdef int64_t[::1] memory = table.view(np.int64)
-    cdef MercerDualJob *row = <MercerDualJob *>&memory[0]
-    cdef ptrdiff_t groups[4]
-    cdef ptrdiff_t index = 0, r, variable = 0, total = 0
-    for job in jobs:
-        _groups_of(job, groups)
-        row.offset, row.separate, row.epsilon = variable, job.separate, job.epsilon
-        for r in range(2):
-            row.start[r] = starts[groups[2 * r]]
-            row.length[r] = starts[groups[2 * r + 1]] - row.start[r]
-            variable += row.length[r]
-            total += offsets[groups[2 * r + 1]] - offsets[groups[2 * r]]
-        ends[index] = total
-        index += 1
-        row += 1
-    return total
-
-
 def lay_jobs(
     jobs, const ptrdiff_t[::1] starts, const ptrdiff_t[::1] offsets, const ptrdiff_t[::1] places
 ):
@@ -213,24 +186,34 @@ def lay_jobs(
     Returned are the jobs as an array of dtype `JOB`, where each one's samples end, and by sample of a job the
     variable that it is, which of all samples it is, and the sign and the set of its range.
     """
-    table, ends = np.zeros(len(jobs), JOB), np.empty(len(jobs), np.intp)
-    cdef ptrdiff_t total = _begin_jobs(jobs, table, starts, offsets, ends)
+    cdef const ptrdiff_t[:, :, :] groups = jobs["groups"]
+    cdef const ptrdiff_t[:, :] sets_of = jobs["sets"]
+    cdef const double[:, :] signs_of = jobs["signs"]
+    cdef ptrdiff_t p, r, k, shift, n_jobs = len(jobs), total = 0, variable = 0, at = 0
+    table = np.zeros(n_jobs, JOB)
+    table["separate"], table["epsilon"] = jobs["separate"], jobs["epsilon"]
+    for p in range(n_jobs):
+        for r in range(2):
+            total += offsets[groups[p, r, 1]] - offsets[groups[p, r, 0]]
+    cdef ptrdiff_t[::1] ends = np.empty(n_jobs, np.intp)
     cdef ptrdiff_t[::1] taken = np.empty(total, np.intp), samples = np.empty(total, np.intp)
     cdef ptrdiff_t[::1] sets = np.empty(total, np.intp)
     cdef double[::1] signs = np.empty(total)
-    cdef ptrdiff_t groups[4]
-    cdef ptrdiff_t r, k, own_set, shift, variable = 0, at = 0
-    cdef double sign
-    for job in jobs:
-        _groups_of(job, groups)
+    cdef MercerDualJob *row = _jobs(table)
+    for p in range(n_jobs):
+        row[p].offset = variable
         for r in range(2):
-            own_set, sign, shift = job.sets[r], job.signs[r], variable - starts[groups[2 * r]]
-            for k in range(offsets[groups[2 * r]], offsets[groups[2 * r + 1]]):
-                taken[at], samples[at], sets[at], signs[at] = places[k] + shift, k, own_set, sign
+            row[p].start[r] = starts[groups[p, r, 0]]
+            row[p].length[r] = starts[groups[p, r, 1]] - row[p].start[r]
+            shift = variable - row[p].start[r]
+            for k in range(offsets[groups[p, r, 0]], offsets[groups[p, r, 1]]):
+                taken[at], samples[at] = places[k] + shift, k
+                sets[at], signs[at] = sets_of[p, r], signs_of[p, r]
                 at += 1
-            variable += starts[groups[2 * r + 1]] - starts[groups[2 * r]]
+            variable += row[p].length[r]
+        ends[p] = at
     return (
-        table, ends, np.asarray(taken), np.asarray(samples), np.asarray(signs), np.asarray(sets)
+        table, np.asarray(ends), np.asarray(taken), np.asarray(samples), np.asarray(signs), np.asarray(sets)
     )
 
 

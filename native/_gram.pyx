@@ -102,11 +102,24 @@ cdef extern from "mercer.h" nogil:
     int mercer_gram(const MercerRun *run, const MercerTable *table, const MercerTable *stored, void *out,
                     ptrdiff_t ldo, MercerState *state, double pause_after, int n_threads) noexcept
     int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p,
-                            ptrdiff_t n_parts, const ptrdiff_t *bounds, double *out,
-                            MercerState *state) noexcept
+                            double *out, MercerState *state) noexcept
     int mercer_matmul(const MercerRun *run, const MercerTable *table, MercerState *state,
                       double pause_after, int n_threads) noexcept
     void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out) noexcept
+    ctypedef struct MercerPairs:
+        ptrdiff_t k
+        const ptrdiff_t *starts
+        const void *coefficients
+        const void *intercept
+        const void *errors
+        const void *row_errors
+        int tie_to_first
+        double *votes
+        double *more
+        double *decisions
+
+    int mercer_pairs(const MercerRun *run, const MercerTable *table, const MercerPairs *job, ptrdiff_t *next,
+                     double pause_after, int n_threads) noexcept
     int mercer_adjoint(const MercerAdjoint *job, const MercerTable *table, ptrdiff_t *next,
                        double pause_after, int n_threads) noexcept
     void mercer_chunks(const double *rows, ptrdiff_t m, ptrdiff_t d, double *chunks, int n_threads) noexcept
@@ -275,11 +288,8 @@ cdef class Run:
         if status:
             raise MemoryError("no memory for the tiles")
 
-    def matmul(self, V, out, const ptrdiff_t[::1] bounds):
-        """Fill out (n_parts, n, p), C-ordered float64, with K[:, part] @ V[part] for V (m, p), C-ordered.
-
-        `V` has the run's dtype, part q is the columns bounds[q] to bounds[q + 1].
-        """
+    def matmul(self, V, out):
+        """Fill out (n, p), C-ordered float64, with K @ V for V (m, p), C-ordered, of the run's dtype."""
         cdef MercerState state
         cdef const void *v = _address(V, NULL, NULL, False)
         cdef void *pointer = <void *>_address(out, NULL, NULL, True)
@@ -287,9 +297,7 @@ cdef class Run:
         cdef int status = MERCER_PAUSED
         memset(&state, 0, sizeof(state))
         try:
-            if mercer_matmul_begin(
-                &self.run, self.table, v, p, bounds.shape[0] - 1, &bounds[0], <double *>pointer, &state
-            ):
+            if mercer_matmul_begin(&self.run, self.table, v, p, <double *>pointer, &state):
                 raise MemoryError("no memory for the partial sums of K @ V")
             while status == MERCER_PAUSED:
                 with nogil:
@@ -303,6 +311,34 @@ cdef class Run:
         finally:
             with nogil:
                 mercer_matmul_end(&self.run, &state, <double *>pointer)
+
+
+    def pairs(self, const ptrdiff_t[::1] starts, coefficients, intercept, errors, row_errors, bint tie_to_first,
+              double[:, ::1] votes, double[:, ::1] more, double[:, ::1] decisions):
+        """Fill votes and more (n, k), or decisions (n, p) if that is not None: `_native.pair_votes`.
+
+        Everything but those has the run's dtype and C order; errors may be None.
+        """
+        cdef MercerPairs job
+        cdef ptrdiff_t next = 0
+        cdef int status = MERCER_PAUSED
+        memset(&job, 0, sizeof(job))
+        job.k, job.starts, job.tie_to_first = starts.shape[0] - 1, &starts[0], tie_to_first
+        job.coefficients = _address(coefficients, NULL, NULL, False)
+        job.intercept = _address(intercept, NULL, NULL, False)
+        if errors is not None:
+            job.errors = _address(errors, NULL, NULL, False)
+            job.row_errors = _address(row_errors, NULL, NULL, False)
+        if decisions is not None:
+            job.decisions = &decisions[0, 0]
+        else:
+            job.votes, job.more = &votes[0, 0], &more[0, 0]
+        while status == MERCER_PAUSED:
+            with nogil:
+                status = mercer_pairs(&self.run, self.table, &job, &next, PAUSE_AFTER, self.n_threads)
+            PyErr_CheckSignals()
+        if status:
+            raise MemoryError("no memory for the kernel values of some rows")
 
 
 cdef class Adjoint:

@@ -246,15 +246,13 @@ static size_t y_size(const MercerRun *run, const MercerState *state)
 }
 
 /* Packs V: rows padded to vectors, or columns if they are few. */
-int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p, ptrdiff_t n_parts,
-                        const ptrdiff_t *bounds, double *out, MercerState *state)
+int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p, double *out,
+                        MercerState *state)
 {
     const ptrdiff_t n = run->n, m = run->m, n_rows = ceil_div(n, table->tile), pad = 64 / (ptrdiff_t)table->element;
     const size_t size = table->element;
     const int wide = p > MERCER_NARROW;
     state->p = p;
-    state->n_parts = n_parts;
-    state->bounds = bounds;
     state->ldv = wide ? ceil_div(p, pad) * pad : ceil_div(m, pad) * pad + table->tile;
     state->ldy = wide ? p : n;
     const size_t v_bytes = (size_t)(wide ? m : p) * (size_t)state->ldv * size;
@@ -264,7 +262,7 @@ int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const vo
         const ptrdiff_t affordable = (ptrdiff_t)(PARTIAL_BYTES / (y_size(run, state) * sizeof(double)));
         state->n_strips = least(n_rows, affordable < 4 ? 4 : least(affordable, MAX_STRIPS));
     }
-    const size_t copies = (size_t)(run->symmetric ? state->n_strips : n_parts);
+    const size_t copies = run->symmetric ? (size_t)state->n_strips : 1;
     if (wide && !run->symmetric) {
         state->partial = out;
         memset(out, 0, copies * y_size(run, state) * sizeof(double));
@@ -305,19 +303,16 @@ static int run_strip(const MercerRun *run, const MercerTable *table, MercerState
 {
     const ptrdiff_t tile = table->tile, n_rows = ceil_div(run->n, tile);
     ptrdiff_t done = 0;
+    double *Y = state->partial + (run->symmetric ? (size_t)s * y_size(run, state) : 0);
     for (ptrdiff_t i = s; i < n_rows; i += state->n_strips)
-        for (ptrdiff_t part = 0; part < state->n_parts; part++) {
-            double *Y = state->partial + (size_t)(run->symmetric ? s : part) * y_size(run, state);
-            const ptrdiff_t end = state->bounds[part + 1];
-            for (ptrdiff_t j = run->symmetric ? i * tile : state->bounds[part]; j < end; j += tile, done++) {
-                if (done < state->progress[s])
-                    continue;
-                if (omp_get_wtime() > deadline)
-                    return 0;
-                apply_tile(run, table, state, scratch, Y,
-                           (Block){i * tile, least((i + 1) * tile, run->n), j, least(j + tile, end)});
-                state->progress[s]++;
-            }
+        for (ptrdiff_t j = run->symmetric ? i * tile : 0; j < run->m; j += tile, done++) {
+            if (done < state->progress[s])
+                continue;
+            if (omp_get_wtime() > deadline)
+                return 0;
+            apply_tile(run, table, state, scratch, Y,
+                       (Block){i * tile, least((i + 1) * tile, run->n), j, least(j + tile, run->m)});
+            state->progress[s]++;
         }
     state->progress[s] = -1;
     return 1;
@@ -358,16 +353,13 @@ void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out)
     const int wide = state->p > MERCER_NARROW;
     const size_t copies = run->symmetric ? (size_t)state->n_strips : 1, size = y_size(run, state);
     const int in_place = wide && !run->symmetric;
-    for (ptrdiff_t part = 0; !in_place && out && state->partial && part < state->n_parts; part++) {
-        const double *Y = state->partial + (size_t)part * size; /* one part only where there are copies */
-        for (ptrdiff_t i = 0; i < run->n; i++)
-            for (ptrdiff_t c = 0; c < state->p; c++) {
-                double sum = 0;
-                for (size_t s = 0; s < copies; s++)
-                    sum += Y[s * size + (size_t)(wide ? i * state->ldy + c : c * state->ldy + i)];
-                out[(part * run->n + i) * state->p + c] = sum;
-            }
-    }
+    for (ptrdiff_t i = 0; !in_place && out && state->partial && i < run->n; i++)
+        for (ptrdiff_t c = 0; c < state->p; c++) {
+            double sum = 0;
+            for (size_t s = 0; s < copies; s++)
+                sum += state->partial[s * size + (size_t)(wide ? i * state->ldy + c : c * state->ldy + i)];
+            out[i * state->p + c] = sum;
+        }
     free(state->V);
     if (!in_place)
         free(state->partial);

@@ -137,6 +137,26 @@ typedef struct {
     double scale;
 } MercerDirections;
 
+/* One against one: decisions Σ terms with coefficients + intercept of pairs (a, b), a < b, of k classes, in lexicographic
+ * order; class c has the terms starts[c] to starts[c + 1]. */
+enum { PAIR_SIDE = 4, PAIR_VECTORS = 4, PAIR_TERMS = 64 };
+typedef struct {
+    ptrdiff_t k;
+    const ptrdiff_t *starts;   /* (k + 1,) */
+    const void *coefficients;  /* (k - 1, m) of T: the pair's are row b - 1 of class a's terms, and row a of class b's */
+    const void *intercept;     /* (p,) of T */
+    const void *errors;        /* (p,) of T: times that of a row the largest error of a decision; NULL for none */
+    const void *row_errors;    /* (n,) of T */
+    int tie_to_first;          /* whose a decision of 0 is */
+    double *votes, *more;      /* (n, k): by class pairs that it wins; those whose errors leave them open, or summed decisions */
+    double *decisions;         /* (n, p), in place of both */
+} MercerPairs;
+
+static inline ptrdiff_t mercer_pair(ptrdiff_t k, ptrdiff_t a, ptrdiff_t b)
+{
+    return a * k - a * (a + 1) / 2 + b - a - 1;
+}
+
 /* A column that may be near, and what its product is above. */
 enum { MERCER_NEAR_ROWS = 4 };
 typedef struct {
@@ -207,6 +227,12 @@ typedef struct {
     /* coarse.inc, float32 only: y (ni,) += A x, and out (nj,) = Aᵀ y, for A (ni, nj), columns lda apart */
     void (*coarse_add)(ptrdiff_t ni, ptrdiff_t nj, const int16_t *A, ptrdiff_t lda, const float *x, float *y);
     void (*coarse_dots)(ptrdiff_t ni, ptrdiff_t nj, const int16_t *A, ptrdiff_t lda, const float *y, float *out);
+    /* pairs.inc: a tile transposed, by whole vectors, into terms (m, ni), ld apart; and decisions about rows
+     * i0..i0 + ni, pair_rows at a time */
+    void (*pair_terms)(const void *values, ptrdiff_t ni, ptrdiff_t nj, void *out, ptrdiff_t ld);
+    ptrdiff_t pair_rows;
+    size_t (*pairs_bytes)(const MercerPairs *job);
+    void (*pairs)(const MercerPairs *job, ptrdiff_t i0, ptrdiff_t ni, const void *terms, ptrdiff_t ld, void *space);
     int (*simd)(int function, const void *x, void *y, ptrdiff_t n);
     uint64_t (*checksum)(ptrdiff_t n_bytes, const char *bytes); /* checksum.inc: the same for both types */
     /* float64 only */
@@ -224,10 +250,8 @@ int mercer_isa_available(const char *name);
 typedef struct {
     ptrdiff_t next;           /* first tile not taken */
     ptrdiff_t n_strips, p, ldv, ldy;
-    ptrdiff_t n_parts;        /* products with parts of the columns, one after the other in Y */
-    const ptrdiff_t *bounds;  /* (n_parts + 1,) columns, multiples of the panel width */
     ptrdiff_t *progress;      /* (n_strips,) tiles done in each strip of K @ V */
-    double *partial;          /* symmetric: (n_strips, size of Y); else Y of each part, and out itself if it has its order */
+    double *partial;          /* symmetric: (n_strips, size of Y); else Y, which is out itself if it has its order */
     void *V;                  /* packed copy */
 } MercerState;
 
@@ -236,13 +260,15 @@ void mercer_release(MercerRun *run);
 /* `stored` is the table of out's type: `table`, or that of float. */
 int mercer_gram(const MercerRun *run, const MercerTable *table, const MercerTable *stored, void *out, ptrdiff_t ldo,
                 MercerState *state, double pause_after, int n_threads);
-/* V (m, p) of T, row-major; out (n_parts, n, p) double, row-major, the same in all calls. More than one part only of a run
- * that is not symmetric. */
-int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p, ptrdiff_t n_parts,
-                        const ptrdiff_t *bounds, double *out, MercerState *state);
+/* V (m, p) of T, row-major; out (n, p) double, row-major, the same in all calls */
+int mercer_matmul_begin(const MercerRun *run, const MercerTable *table, const void *V, ptrdiff_t p, double *out,
+                        MercerState *state);
 int mercer_matmul(const MercerRun *run, const MercerTable *table, MercerState *state, double pause_after,
                   int n_threads);
 void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out);
+/* pairs.c: all decisions of a run whose rows are new samples and whose columns are the terms; *next starts at 0 */
+int mercer_pairs(const MercerRun *run, const MercerTable *table, const MercerPairs *job, ptrdiff_t *next, double pause_after,
+                 int n_threads);
 /* memory.c: memory that free() knows, 64-byte aligned but for zeros, of which blocks from MERCER_KEPT_FROM bytes on are
  * kept by mercer_give; it wants the size that was asked for */
 #define MERCER_KEPT_FROM ((size_t)1 << 16)

@@ -1,4 +1,5 @@
 /* The tile engine at one instruction set: meson builds this file once per set, with MERCER_ISA naming it. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -54,6 +55,10 @@
         .symmetric_tile = N(symmetric_tile),                               \
         .coarse_add = of_add,                                              \
         .coarse_dots = of_dots,                                            \
+        .pair_terms = N(pair_terms),                                       \
+        .pair_rows = PAIR_VECTORS * VL,                                    \
+        .pairs_bytes = N(pairs_bytes),                                     \
+        .pairs = N(pairs),                                                 \
         .simd = N(simd),                                                   \
         .checksum = checksum,                                              \
         .adjoint_bytes = of_adjoint_bytes,                                 \
@@ -121,6 +126,7 @@ MERCER_INLINE void restore_denormals(unsigned before)
 #include "smo.inc"
 #include "nearest.inc"
 #include "symmetric.inc"
+#include "pairs.inc"
 #include "adjoint.inc"
 MERCER_TABLE(adjoint_bytes, adjoint_rows, NULL, NULL);
 #undef T
@@ -142,5 +148,6 @@ MERCER_TABLE(adjoint_bytes, adjoint_rows, NULL, NULL);
 #include "smo.inc"
 #include "nearest.inc"
 #include "symmetric.inc"
+#include "pairs.inc"
 #include "coarse.inc"
 MERCER_TABLE(NULL, NULL, coarse_add, coarse_dots); /* derivatives are taken in float64 */

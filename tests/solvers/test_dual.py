@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mercer._native import DUAL_JOB, dual_fill, dual_jobs, dual_layout, dual_place
+from mercer._native import DUAL_JOB, dual_fill, dual_lay_jobs, dual_layout, dual_place
 from mercer.kernels import RBF, FunctionKernel, Laplacian, Linear, Polynomial, Precomputed
 from mercer.solvers.dual import DualSamples
-from mercer.solvers.dual_layout import STATUS, DualJob
+from mercer.solvers.dual_layout import STATUS, dual_jobs
 
-PAIR = DualJob((0, 1), (1, 2), (1.0, -1.0))
+PAIR = dual_jobs((0, 1), (1, 2), (1.0, -1.0))
+A, B = np.triu_indices(4, 1)
+FOUR = dual_jobs(A[:, None] + [0, 1], B[:, None] + [0, 1], (1.0, -1.0))
 
 
 def two_classes(n=300, d=5, seed=0, noise=0.6):
@@ -29,11 +31,11 @@ def groups_of(y):
     return [np.flatnonzero(y == label) for label in np.unique(y)]
 
 
-def solve(kernel, X, y, C=1.0, tol=1e-6, jobs=(PAIR,), n_threads=1, **options):
+def solve(kernel, X, y, C=1.0, tol=1e-6, jobs=PAIR, n_threads=1, **options):
     samples = DualSamples(kernel, X, groups_of(y), n_threads=n_threads)
     n = int(samples.sizes.sum())
     one = np.ones((1, n))
-    return samples.solve(list(jobs), one, 0 * one, C * one, tol=tol, **options)
+    return samples.solve(jobs, one, 0 * one, C * one, tol=tol, **options)
 
 
 def signed(y):
@@ -96,17 +98,17 @@ def test_problems_on_a_matrix_are_cut_down_and_brought_back(dtype, classes):
     y[::2] = np.where(X[::2, 2] > 0, y[::2], classes - 1)
     groups, kernel = groups_of(y), RBF(gamma=0.5)
     K = kernel(X)
-    job = DualJob((0, 1), (len(groups) - 1, len(groups)), (1.0, -1.0))
+    job = dual_jobs((0, 1), (len(groups) - 1, len(groups)), (1.0, -1.0))
     taken = np.concatenate([groups[0], groups[-1]])
     sign = np.repeat([1.0, -1.0], [len(groups[0]), len(groups[-1])])
     one, found = np.ones((1, len(X))), []
     for n_threads in (1, 2, 3):
         samples = DualSamples(Precomputed(), K, groups, n_threads=n_threads)
         options = {"tol": 1e-3, "fields": True, "dtype": dtype}
-        found.append(samples.solve([job], one, 0 * one, 30 * one, **options))
+        found.append(samples.solve(job, one, 0 * one, 30 * one, **options))
         np.testing.assert_array_equal(found[0].beta[0], found[-1].beta[0])
         np.testing.assert_array_equal(found[0].field[0], found[-1].field[0])
-    whole = samples.solve([job], one, 0 * one, 30 * one, shrinking=False, **options)
+    whole = samples.solve(job, one, 0 * one, 30 * one, shrinking=False, **options)
     np.testing.assert_allclose(found[0].objective, whole.objective, rtol=1e-5)
     beta = found[0].beta[0]
     noise = 1e-13 if dtype == np.float64 else 3e-8
@@ -132,7 +134,7 @@ def test_boxes_of_any_width_side_by_side(wide, epsilon, rng):
     lower[::3], upper[::3] = -1.0, 0.5 / wide  # of these the upper bound is as near to the kink
     upper[1::3] = 1.0
     samples = DualSamples(Precomputed(), K, [np.arange(n)])
-    out = samples.solve([DualJob((0, 1), epsilon=epsilon)], c[None], lower[None], upper[None], tol=1e-6)
+    out = samples.solve(dual_jobs((0, 1), epsilon=epsilon), c[None], lower[None], upper[None], tol=1e-6)
     up, down = rates(K, c, out.betas, lower, upper, epsilon)
     assert out.status[0] == STATUS.index("converged")
     assert up.max() - down.min() <= 1.001e-6
@@ -147,7 +149,7 @@ def test_small_variables_beside_huge_ones_stay_where_they_are():
     c = np.array([1.0, -1.0, 3e-5, -3e-5])
     lower, upper = np.where(c < 0, -1e9, 0.0), np.where(c > 0, 1e9, 0.0)
     samples = DualSamples(Precomputed(), K, [np.arange(4)])
-    out = samples.solve([DualJob((0, 1))], c[None], lower[None], upper[None], tol=1e-6)
+    out = samples.solve(dual_jobs((0, 1)), c[None], lower[None], upper[None], tol=1e-6)
     up, down = rates(K, c, out.betas, lower, upper)
     assert up.max() - down.min() <= 1e-6
     np.testing.assert_allclose(np.abs(out.betas), [1e8, 1e8, 3e-5, 3e-5], rtol=0.1)
@@ -160,11 +162,11 @@ def test_a_constant_that_all_targets_share_costs_no_digits(offset, separate, n):
     x = np.linspace(-3, 3, n)[:, None]
     K, small, tol = RBF(1.0)(x), np.sin(2 * x[:, 0]), 1e-3
     samples = DualSamples(RBF(1.0), x, [np.arange(n // 2), np.arange(n // 2, n)])
-    job = DualJob((0, 1), (1, 2), separate=separate, epsilon=0.02)
+    job = dual_jobs((0, 1), (1, 2), separate=separate, epsilon=0.02)
     one, start = np.ones((1, n)), np.where(np.arange(n) % 5, 0.0, 0.1)
     y = (offset + small) - offset  # as its digits are
     out, plain = (
-        samples.solve([job], c[None], -10 * one, 10 * one, tol=tol, start=start, fields=True)
+        samples.solve(job, c[None], -10 * one, 10 * one, tol=tol, start=start, fields=True)
         for c in (offset + small, y)
     )
     assert out.status[0] == STATUS.index("converged")
@@ -190,7 +192,7 @@ def test_rates_that_float32_holds_no_more():
     K, start = kernel(X), np.where(np.arange(n) < n // 2, 100.0, 0.0)
     found = []
     for dtype in (None, np.float32):
-        out = samples.solve([DualJob((0, 1))], zero, zero, weights, tol=tol, start=start, dtype=dtype)
+        out = samples.solve(dual_jobs((0, 1)), zero, zero, weights, tol=tol, start=start, dtype=dtype)
         up, down = rates(K, zero[0], out.betas, 0.0, 100.0)
         found.append((up.max() - down.min(), out.gap[0]))
     assert found[0][0] <= tol
@@ -225,7 +227,7 @@ def test_after_many_steps_gradients_are_those_of_beta(n, seed):
     rng = np.random.default_rng(seed)
     A, c = rng.normal(size=(n, 5)), np.where(rng.normal(size=n) > 0, 1.0, -1.0)
     K = A @ A.T
-    problems = DualSamples(Precomputed(), K, [np.arange(n)]).problems([DualJob((0, 1))], np.float64)
+    problems = DualSamples(Precomputed(), K, [np.arange(n)]).problems(dual_jobs((0, 1)), np.float64)
     beta, field = np.zeros(problems.size), np.empty(problems.size)
     box = problems.placed(c[None], np.minimum(1e6 * c, 0)[None], np.maximum(1e6 * c, 0)[None])
     found = problems.solve(
@@ -244,10 +246,10 @@ def test_sums_stay_where_nothing_bounds_beta(separate):
     rng, half, n = np.random.default_rng(0), 200, 400
     X = rng.normal(size=(n, 3))
     samples = DualSamples(RBF(1.0), X, [np.arange(half), np.arange(half, n)])
-    job = DualJob((0, 1), (1, 2), separate=separate)
+    job = dual_jobs((0, 1), (1, 2), separate=separate)
     c = 3 + 0.03 * X[:, :1].T + 0.003 * rng.normal(size=(1, n))
     out = samples.solve(
-        [job], c, np.zeros((1, n)), np.full((1, n), np.inf), tol=1e-8, start=np.full(n, 1 / n)
+        job, c, np.zeros((1, n)), np.full((1, n), np.inf), tol=1e-8, start=np.full(n, 1 / n)
     )
     assert out.n_iter[0] > 256  # β is looked at as a whole now and then
     assert out.betas.sum() == pytest.approx(1, rel=1e-12)
@@ -272,7 +274,7 @@ def test_samples_that_are_held_out_of_a_matrix_are_passed_over(parts, adjacent, 
     X, y = two_classes(1300, 3)
     groups, kernel = groups_of(y) + [np.arange(20)], RBF(gamma=0.5)
     order = [0, 1] if adjacent else [1, 0]
-    job = DualJob((order[0], order[0] + 1), (order[1], order[1] + 1), (1.0, -1.0), separate=separate)
+    job = dual_jobs((order[0], order[0] + 1), (order[1], order[1] + 1), (1.0, -1.0), separate=separate)
     samples = DualSamples(kernel, X, groups)
     samples.hold(np.float64)
     n = len(y) + 20
@@ -286,8 +288,8 @@ def test_samples_that_are_held_out_of_a_matrix_are_passed_over(parts, adjacent, 
     outs = np.concatenate([out[ends[index] - samples.sizes[index] : ends[index]] for index in order])
     # where each class keeps its own sum, that of a start
     start = np.where(outs, 0.0, 0.5) * sign if separate else None
-    found = samples.solve([job], c, zero, upper, start=start, **options)
-    plain = DualSamples(kernel, X, groups).solve([job], c, zero, upper, start=start, **options)
+    found = samples.solve(job, c, zero, upper, start=start, **options)
+    plain = DualSamples(kernel, X, groups).solve(job, c, zero, upper, start=start, **options)
     np.testing.assert_allclose(found.objective, plain.objective, rtol=1e-7)
     np.testing.assert_allclose(found.beta[0], plain.beta[0], atol=1e-4)
     K = kernel(X[taken])
@@ -299,7 +301,7 @@ def test_two_variables_of_one_sample_are_brought_back_on_a_matrix():
     X = rng.uniform(-3, 3, (700, 2))
     y = np.sin(X).sum(axis=1) + 0.1 * rng.standard_normal(700)
     kernel, groups = RBF(gamma=2.0), [np.arange(700)]
-    jobs = [DualJob((0, 1), (0, 1), epsilon=0.2)]  # most stay within the tube: they are cut away
+    jobs = dual_jobs((0, 1), (0, 1), epsilon=0.2)  # most stay within the tube: they are cut away
     c, five = y[None, :], np.full((1, 700), 5.0)
     for form, data in ((Precomputed(), kernel(X)), (kernel, X)):
         samples = DualSamples(form, data, groups)
@@ -315,9 +317,9 @@ def test_a_start_that_cancels_is_multiplied_by_nothing(n):
     y, half, zero = np.sin(X).sum(axis=1), np.full(n, 0.5), np.zeros(n)
     samples = DualSamples(RBF(gamma=0.3), X, [np.arange(n)] * 2)
     box = [np.concatenate(pair)[None] for pair in ((y, y), (zero, -2 * half), (2 * half, zero))]
-    job, start = DualJob((0, 1), (1, 2), separate=True), np.concatenate([half, -half])
+    job, start = dual_jobs((0, 1), (1, 2), separate=True), np.concatenate([half, -half])
     options = {"tol": 1e-6, "start": start, "fields": True, "dtype": np.float64}
-    plain, short = (samples.solve([job], *box, cancels=cancels, **options) for cancels in (False, True))
+    plain, short = (samples.solve(job, *box, cancels=cancels, **options) for cancels in (False, True))
     beta = short.beta[0][:n] + short.beta[0][n:]
     np.testing.assert_allclose(short.field[0], np.tile(y - RBF(gamma=0.3)(X) @ beta, 2), atol=1e-10)
     np.testing.assert_allclose(short.objective, plain.objective, rtol=1e-6)
@@ -334,9 +336,9 @@ def test_two_variables_of_one_sample_share_its_row(n, d, n_threads, dtype):
     options = {"tol": 1e-4, "start": start, "cancels": True, "fields": True, "dtype": dtype}
     once, twice = (DualSamples(kernel, X, [np.arange(n)] * times, n_threads=n_threads) for times in (1, 2))
     box = [np.stack(pair) for pair in ((y, y), (zero, zero - 2.0), (zero + 2.0, zero))]
-    ours = once.solve([DualJob((0, 1), (0, 1), sets=(0, 1), separate=True)], *box, **options)
+    ours = once.solve(dual_jobs((0, 1), (0, 1), sets=(0, 1), separate=True), *box, **options)
     theirs = twice.solve(
-        [DualJob((0, 1), (1, 2), separate=True)], *(each.reshape(1, -1) for each in box), **options
+        dual_jobs((0, 1), (1, 2), separate=True), *(each.reshape(1, -1) for each in box), **options
     )
     field = np.tile(y - kernel(X) @ (ours.betas[:n] + ours.betas[n:]), 2)
     np.testing.assert_allclose(ours.fields, field, atol=1e-4 if dtype == np.float32 else 1e-10)
@@ -362,9 +364,9 @@ def test_several_problems_at_once_are_the_same_problems():
     X = rng.standard_normal((1500, 70))  # wide enough that own-class parts of rows are shared
     y = rng.integers(0, 4, 1500)
     X[np.arange(1500), y] += 2
-    pairs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)) for a in range(4) for b in range(a + 1, 4)]
+    pairs = FOUR
     together = [solve(RBF(gamma=0.01), X, y, 5.0, jobs=pairs, n_threads=t) for t in (1, 2, 3)]
-    alone = [solve(RBF(gamma=0.01), X, y, 5.0, jobs=[pair]) for pair in pairs]
+    alone = [solve(RBF(gamma=0.01), X, y, 5.0, jobs=pair) for pair in pairs.reshape(-1, 1)]
     for k in range(len(pairs)):
         np.testing.assert_array_equal(together[0].beta[k], alone[k].beta[0])
         for others in together[1:]:
@@ -377,7 +379,7 @@ def test_a_matrix_that_is_held_for_few_samples_of_many_groups_changes_no_answer(
     rng = np.random.default_rng(5)
     y = rng.integers(0, 4, 90)
     X = rng.standard_normal((90, 4)) + 2 * np.eye(4)[y]
-    pairs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)) for a in range(4) for b in range(a + 1, 4)]
+    pairs = FOUR
     assert DualSamples(kernel, X, groups_of(y))._layout(np.dtype(np.float64)).run is None
     held = solve(kernel, stored(X), y, 2.0, 1e-9, jobs=pairs, fields=True)
     monkeypatch.setattr("mercer.solvers.dual_layout._HELD_UP_TO", 0)
@@ -435,7 +437,7 @@ def test_a_box_of_zero_is_a_row_left_out():
     inside = np.arange(400) % 5 != 0
     samples = DualSamples(RBF(gamma=0.5), X, groups)
     one = np.ones((1, 400))
-    outcome = samples.solve([PAIR], one, 0 * one, (2.0 * inside)[None], tol=1e-8, fields=True)
+    outcome = samples.solve(PAIR, one, 0 * one, (2.0 * inside)[None], tol=1e-8, fields=True)
     kept = order[inside]
     fewer = solve(RBF(gamma=0.5), X[np.sort(kept)], y[np.sort(kept)], 2.0, tol=1e-8)
     np.testing.assert_allclose(outcome.objective, fewer.objective, rtol=1e-9)
@@ -448,10 +450,11 @@ def test_a_range_keeps_its_own_sum_where_sums_are_separate():
     X, y = two_classes(300)
     sizes = [len(g) for g in groups_of(y)]
     start = np.concatenate([np.full(size, s * 30.0 / size) for size, s in zip(sizes, (1, -1), strict=True)])
-    job = PAIR._replace(separate=True)
+    job = PAIR.copy()
+    job["separate"] = True
     samples = DualSamples(RBF(gamma=0.5), X, groups_of(y))
     one = np.ones((1, 300))
-    outcome = samples.solve([job], 0 * one, 0 * one, one, tol=1e-8, start=start)
+    outcome = samples.solve(job, 0 * one, 0 * one, one, tol=1e-8, start=start)
     beta = outcome.beta[0]
     np.testing.assert_allclose([beta[: sizes[0]].sum(), beta[sizes[0] :].sum()], [30, -30], rtol=1e-12)
     order = np.concatenate(groups_of(y))
@@ -470,7 +473,7 @@ def test_values_that_overflow_are_reported():
     samples = DualSamples(Polynomial(3), X * 1e60, groups_of(y))
     one = np.ones((1, 40))
     samples._X = X * 1e110
-    outcome = samples.solve([PAIR], one, 0 * one, one, tol=1e-3)
+    outcome = samples.solve(PAIR, one, 0 * one, one, tol=1e-3)
     assert STATUS[outcome.status[0]] == "not finite"
 
 
@@ -486,7 +489,7 @@ def test_a_hard_margin_without_separation_ends_with_a_bound():
     X = np.array([[0.0], [1.0], [2.0]])
     samples = DualSamples(Linear(), X, [np.array([0, 2]), np.array([1])])
     one = np.ones((1, 3))
-    outcome = samples.solve([PAIR], one, 0 * one, np.inf * one, tol=1e-3)
+    outcome = samples.solve(PAIR, one, 0 * one, np.inf * one, tol=1e-3)
     assert STATUS[outcome.status[0]] == "inseparable"
     assert outcome.bound[0] < 1e-6
 
@@ -505,7 +508,7 @@ def test_memory_goes_with_the_last_name():
     X, y = two_classes(1200)
     samples = DualSamples(RBF(gamma=0.5), X, groups_of(y))
     one = np.ones((1, 1200))
-    samples.solve([PAIR], one, 0 * one, one, tol=1e-3)
+    samples.solve(PAIR, one, 0 * one, one, tol=1e-3)
     gone = weakref.ref(samples)
     gc.disable()
     try:
@@ -541,12 +544,14 @@ class TestLayouts:
 
     def test_jobs_and_boxes_are_those_of_their_samples(self):
         _, offsets, starts, places, _ = self.laid()
-        jobs = [
-            DualJob((0, 1), (2, 4), (1.0, -1.0), sets=(1, 1), separate=True),
-            DualJob((1, 3), epsilon=0.5),
-            DualJob((2, 3), (2, 3), sets=(0, 1)),
-        ]
-        table, ends, taken, samples, signs, sets = dual_jobs(jobs, starts, offsets, places)
+        jobs = np.concatenate(
+            [
+                dual_jobs((0, 1), (2, 4), (1.0, -1.0), sets=(1, 1), separate=True),
+                dual_jobs((1, 3), epsilon=0.5),
+                dual_jobs((2, 3), (2, 3), sets=(0, 1)),
+            ]
+        )
+        table, ends, taken, samples, signs, sets = dual_lay_jobs(jobs, starts, offsets, places)
         np.testing.assert_array_equal(table["separate"], [1, 0, 0])
         np.testing.assert_array_equal(table["epsilon"], [0, 0.5, 0])
         linear, lower, upper = np.random.default_rng(1).normal(size=(3, 2, offsets[-1]))
@@ -555,15 +560,15 @@ class TestLayouts:
         at, variable, expected = 0, 0, np.zeros_like(out)
         for job, row, end in zip(jobs, table, ends, strict=True):
             assert row["offset"] == variable
-            for r, groups in enumerate((job.first, job.second or (0, 0))):
+            for r, groups in enumerate(job["groups"]):
                 assert row["start"][r] == starts[groups[0]]
                 for k in range(offsets[groups[0]], offsets[groups[1]]):
                     v = variable + places[k] - starts[groups[0]]
-                    own = job.sets[r]
-                    assert (taken[at], samples[at], signs[at], sets[at]) == (v, k, job.signs[r], own)
-                    box = sorted(job.signs[r] * part[own, k] for part in (lower, upper))
+                    own = job["sets"][r]
+                    assert (taken[at], samples[at], signs[at], sets[at]) == (v, k, job["signs"][r], own)
+                    box = sorted(job["signs"][r] * part[own, k] for part in (lower, upper))
                     swapped = lower[own, k] > upper[own, k]
-                    expected[:, v] = job.signs[r] * linear[own, k], *(box[::-1] if swapped else box)
+                    expected[:, v] = job["signs"][r] * linear[own, k], *(box[::-1] if swapped else box)
                     at += 1
                 variable += row["length"][r]
             assert at == end

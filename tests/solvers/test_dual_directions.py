@@ -7,7 +7,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from mercer import SVC, SVR
 from mercer.kernels import RBF, Linear
 from mercer.solvers.dual import DualSamples
-from mercer.solvers.dual_layout import STATUS, DualJob
+from mercer.solvers.dual_layout import STATUS, dual_jobs
 
 
 def primal_of(X, sign, w, b, C):
@@ -65,8 +65,8 @@ def test_ten_thousands_of_steps_and_the_gap_is_what_it_says(dtype, shrinking):
     parts = [np.flatnonzero(sign > 0), np.flatnonzero(sign < 0)]
     samples = DualSamples(RBF(0.2), X, parts, n_threads=1)
     one = np.ones((1, len(X)))
-    job = DualJob((0, 1), (1, 2), (1.0, -1.0))
-    outcome = samples.solve([job], one, 0 * one, C * one, tol=1e-3, dtype=dtype, shrinking=shrinking)
+    job = dual_jobs((0, 1), (1, 2), (1.0, -1.0))
+    outcome = samples.solve(job, one, 0 * one, C * one, tol=1e-3, dtype=dtype, shrinking=shrinking)
     assert outcome.status[0] == STATUS.index("converged")
     assert 10_000 < outcome.n_iter[0] < 60_000
     beta = outcome.beta[0]
@@ -91,12 +91,12 @@ def test_any_number_of_threads_gives_the_same_bits():
     X = 100 * rng.normal(size=(7000, 4))
     y = X[:, 0] + 50 * rng.normal(size=len(X)) > 0
     parts = [np.flatnonzero(~y), np.flatnonzero(y)]
-    one, job = np.ones((1, len(X))), DualJob((0, 1), (1, 2), (1.0, -1.0))
+    one, job = np.ones((1, len(X))), dual_jobs((0, 1), (1, 2), (1.0, -1.0))
     found = []
     for n_threads in (1, 2, 3):
         samples = DualSamples(Linear(), X, parts, n_threads=n_threads)
         options = {"tol": 1e-3, "max_iter": 12_000, "shrinking": False, "fields": True}
-        outcome = samples.solve([job], one, 0 * one, one, **options)
+        outcome = samples.solve(job, one, 0 * one, one, **options)
         assert outcome.n_iter[0] == 12_000  # directions begin after 7000
         found.append((outcome.betas, outcome.fields))
     for betas, fields in found[1:]:
@@ -108,7 +108,7 @@ def test_denormal_numbers_are_as_before_after_a_fit():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 3))
     parts = [np.flatnonzero(X[:, 0] < 0), np.flatnonzero(X[:, 0] >= 0)]
-    one, job = np.ones((1, len(X))), DualJob((0, 1), (1, 2), (1.0, -1.0))
-    outcome = DualSamples(RBF(1.0), X, parts, n_threads=1).solve([job], one, 0 * one, one, tol=1e-3)
+    one, job = np.ones((1, len(X))), dual_jobs((0, 1), (1, 2), (1.0, -1.0))
+    outcome = DualSamples(RBF(1.0), X, parts, n_threads=1).solve(job, one, 0 * one, one, tol=1e-3)
     assert outcome.rows == "float32"  # whose passes take them for 0
     assert np.float32(1e-38) * np.float32(0.1) > 0

@@ -12,7 +12,7 @@ from mercer import SVC, SVR, NuSVC, NuSVR
 from mercer.kernels import RBF, Linear
 from mercer.solvers import dual
 from mercer.solvers.dual import DualSamples
-from mercer.solvers.dual_layout import STATUS, DualJob
+from mercer.solvers.dual_layout import STATUS, dual_jobs
 from mercer.solvers.faces import Rows, face_steps, newton_on_faces
 
 
@@ -203,7 +203,7 @@ def test_rows_that_are_computed_are_those_that_are_held(kernel, dtype, rng):
     X = rng.standard_normal((90, 4)).astype(dtype)
     groups = [np.arange(0, 90, 2), np.arange(1, 90, 2)]
     samples = DualSamples(kernel, X, groups)
-    problems = samples.problems([DualJob((0, 1), (1, 2))], np.float64)
+    problems = samples.problems(dual_jobs((0, 1), (1, 2)), np.float64)
     computed = samples._layout(np.dtype(np.float64)).rows(problems.ranges(0))
     matrix, _ = samples.hold(np.float64)
     held = Rows(matrix, problems.ranges(0))
@@ -261,7 +261,7 @@ def test_status_is_that_of_the_last_steps():
     samples = DualSamples(RBF(0.2), X, groups)
     ones = np.ones((1, len(y)))
     out = samples.solve(
-        [DualJob((0, 1), (1, 2), (1.0, -1.0))], ones, 0 * ones, 1e6 * ones, tol=1e-3, fields=True
+        dual_jobs((0, 1), (1, 2), (1.0, -1.0)), ones, 0 * ones, 1e6 * ones, tol=1e-3, fields=True
     )
     assert STATUS[out.status[0]] == "converged"
     assert out.n_iter[0] > 4000

@@ -6,10 +6,10 @@ import pytest
 from mercer._native import DUAL_PATH_CAPPED, DUAL_PATH_ENDED, DUAL_PATH_FAR, DUAL_PATH_ROUNDED
 from mercer.kernels import RBF, Precomputed
 from mercer.solvers.dual import DualSamples
-from mercer.solvers.dual_layout import DualJob
+from mercer.solvers.dual_layout import dual_jobs
 from mercer.solvers.dual_path import DualPath
 
-JOB = DualJob((0, 1), (1, 2), (1.0, -1.0))
+JOB = dual_jobs((0, 1), (1, 2), (1.0, -1.0))
 CS = np.array([0.1, 1.0, 30.0, 1e4])
 
 
@@ -17,7 +17,7 @@ def problem_of(kernel, X, n_first, dtype=np.float64, *, held=True):
     samples = DualSamples(kernel, X, [np.arange(n_first), np.arange(n_first, len(X))], n_threads=1)
     if held:
         samples.hold(np.dtype(dtype))
-    return samples, samples.problems([JOB], dtype)
+    return samples, samples.problems(JOB, dtype)
 
 
 def go(path, at=0, end=None, *, begun=False, tol=1e-6, max_iter=10**6, on_step=None):
@@ -60,7 +60,7 @@ def test_every_machine_is_at_its_optimum(dtype, held, rng):
         noise = (1e-7 if dtype == np.float32 else 1e-14) * 240 * C
         check(path, at, RBF(0.3)(X), c, weights, tol, noise)
         one = np.ones((1, 240))
-        alone = samples.solve([JOB], one, 0 * one, C * weights[None], tol=tol, dtype=dtype)
+        alone = samples.solve(JOB, one, 0 * one, C * weights[None], tol=tol, dtype=dtype)
         K = RBF(0.3)(X)
         objectives = [0.5 * b @ K @ b - c @ b for b in (of_samples(path, at)[0], alone.beta[0])]
         assert objectives[0] == pytest.approx(objectives[1], rel=10 * tol)
@@ -146,7 +146,7 @@ def test_over_other_rows_it_goes_on(rng):
     path = DualPath(problem, np.ones(200), CS, 0.0)
     go(path, end=2, tol=1e-3)
     samples.hold(np.dtype(np.float64))
-    path = path.on(samples.problems([JOB], np.float64), 1)
+    path = path.on(samples.problems(JOB, np.float64), 1)
     beta, _ = of_samples(path, 1)
     path.set_known(1, path.problem.by_variable(c - RBF(0.3)(X) @ beta))
     assert go(path, 1, begun=True) == (len(CS), DUAL_PATH_ENDED)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mercer.kernels import RBF, Linear
 from mercer.solvers.dual import DualSamples
-from mercer.solvers.dual_layout import DualJob
+from mercer.solvers.dual_layout import dual_jobs
 from mercer.solvers.faces import Rows, newton_on_faces
 
 
@@ -59,11 +59,11 @@ def test_the_solvers_optimum(dtype, C, rng):
     samples = DualSamples(RBF(0.3), X, groups)
     matrix, places = samples.hold(dtype)
     ones = np.ones((1, n))
-    job = DualJob((0, 1), (1, 2), (1.0, -1.0))
-    out = samples.solve([job], ones, 0 * ones, C * ones, tol=1e-5, fields=True, dtype=dtype)
+    job = dual_jobs((0, 1), (1, 2), (1.0, -1.0))
+    out = samples.solve(job, ones, 0 * ones, C * ones, tol=1e-5, fields=True, dtype=dtype)
     signs = np.repeat([1.0, -1.0], [len(group) for group in groups])
     capped = samples.solve(
-        [job], ones, 0 * ones, C * ones, tol=1e-5, max_iter=300, fields=True, dtype=dtype, start=None
+        job, ones, 0 * ones, C * ones, tol=1e-5, max_iter=300, fields=True, dtype=dtype, start=None
     )
     beta, F = capped.beta[0].copy(), capped.field[0].copy()
     ranges = [

@@ -13,7 +13,7 @@ from .duals import (
     dual,
     dual_diagonal,
     dual_fill,
-    dual_jobs,
+    dual_lay_jobs,
     dual_layout,
     dual_path,
     dual_place,
@@ -34,7 +34,7 @@ from .factors import (
 from .loading import _sweep as sweep
 from .loading import empty, isa, isas, openmp
 from .neighbors import integer_panels, nearest, nearest_by_integers, nearest_pairs
-from .tiles import gram, matmul, matmul_parts, pull, pull_push, push, simd
+from .tiles import gram, matmul, pair_decisions, pair_votes, pull, pull_push, push, simd
 
 __all__ = [
     "DUAL_JOB",
@@ -50,7 +50,7 @@ __all__ = [
     "dual",
     "dual_diagonal",
     "dual_fill",
-    "dual_jobs",
+    "dual_lay_jobs",
     "dual_layout",
     "dual_path",
     "dual_place",
@@ -62,13 +62,14 @@ __all__ = [
     "isa",
     "isas",
     "matmul",
-    "matmul_parts",
     "matrix_add_rows",
     "matrix_entries",
     "nearest",
     "nearest_by_integers",
     "nearest_pairs",
     "openmp",
+    "pair_decisions",
+    "pair_votes",
     "pull",
     "pull_push",
     "push",

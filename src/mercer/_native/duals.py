@@ -16,7 +16,7 @@ __all__ = [
     "dual",
     "dual_diagonal",
     "dual_fill",
-    "dual_jobs",
+    "dual_lay_jobs",
     "dual_layout",
     "dual_path",
     "dual_place",
@@ -56,7 +56,7 @@ def dual_layout(rows, offsets, unit):
     return _dual.lay_out(rows, offsets, unit)
 
 
-def dual_jobs(jobs, starts, offsets, places):
+def dual_lay_jobs(jobs, starts, offsets, places):
     """The `DUAL_JOB`s of problems over such groups, and what belongs to the samples of each.
 
     Returns

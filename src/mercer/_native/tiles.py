@@ -10,9 +10,10 @@ from .._arrays import column_scales
 from ..kernels.program import Gradient, Side, Tangent
 from .loading import FLOAT64, _gram, count_threads, dtype_of
 
-__all__ = ["gram", "matmul", "matmul_parts", "pull", "pull_push", "push", "simd"]
+__all__ = ["gram", "matmul", "pair_decisions", "pair_votes", "pull", "pull_push", "push", "simd"]
 
 _SIMD_FUNCTIONS = ("exp", "expneg", "log", "log1p", "sin", "cos", "sinpi", "tanh", "sqrt", "rint")
+_LEAST_ERROR = 1e-35
 
 
 def _adjacent_columns(out):
@@ -60,10 +61,13 @@ def gram(
         out[...] = target
 
 
-def matmul(program, left, right, V, out, symmetric=False, blocks=None, n_threads=None):
+def matmul(
+    program, left, right, V, out, symmetric=False, blocks=None, n_threads=None, cancels=None, densify=False
+):  # fmt: skip
     """Fill ``out`` (n, p), float64, with K @ V, V (m, p), without forming K.
 
-    Memory is O(n·p) and O(d) per row of the packed copies. The other parameters are as in `gram`.
+    Memory is O(n·p) and O(d) per row of the packed copies: with `densify` columns that are sparse are packed
+    once, not tile by tile. The other parameters are as in `gram`.
     """
     dtype = dtype_of(left)
     if 0 in out.shape or 0 in V.shape:
@@ -72,43 +76,70 @@ def matmul(program, left, right, V, out, symmetric=False, blocks=None, n_threads
     scale = None if V.dtype == dtype else column_scales(V)
     V = np.ascontiguousarray(V if scale is None else V / scale, dtype=dtype)
     target = out if out.flags.c_contiguous and out.dtype == FLOAT64 else np.empty(out.shape)
-    run = _gram.Run(program, left, right, symmetric, blocks, dtype, count_threads(n_threads))
-    run.matmul(V, target, np.array([0, right.n], dtype=np.intp))
+    threads = count_threads(n_threads)
+    run = _gram.Run(
+        program, left, right, symmetric, blocks, dtype, threads, densify=densify, cancels=cancels
+    )
+    run.matmul(V, target)
     if scale is not None:
         target *= scale
     if target is not out:
         out[...] = target
 
 
-def matmul_parts(program, left, right, V, bounds, cancels=None, n_threads=None):
-    """Products K[:, part] @ V[part] with parts of the columns, without forming K.
+def pair_votes(
+    program, left, right, pairs, *, errors=None, blocks=None, cancels=None, tie_to_first=False, n_threads=None
+):  # fmt: skip
+    """By class the pairs that it wins, by decisions of all pairs about each row.
 
     Parameters
     ----------
-    program, left, right, n_threads
-        As in `gram`; without BLOCK leaves.
-    V : ndarray of shape (m, p)
-    bounds : ndarray of int
-        Part q is the columns ``bounds[q]`` to ``bounds[q + 1]``; all but the last, which is m, are multiples
-        of ``dual_units(dtype)[0]``.
-    cancels : float, optional
-        As in `gram`.
+    program, left, right, blocks, cancels, n_threads
+        As in `gram`; the columns are the terms of the decisions, class by class.
+    pairs : tuple of ndarrays
+        Where each class's terms begin, and end (k + 1,); coefficients (k − 1, m), those of a pair (a, b) in
+        row b − 1 of class a's terms and in row a of class b's; and intercepts (k (k − 1) / 2,).
+    errors : tuple of ndarrays of shapes (k (k - 1) / 2,) and (n,), optional
+        By pair and by row: the largest error of a decision is their product.
+    tie_to_first : bool
+        Whose a decision of 0 is.
 
     Returns
     -------
-    ndarray of shape (n_parts, n, p)
+    votes : ndarray of shape (n, k)
         float64.
+    more : ndarray of shape (n, k)
+        With errors how many of a class's pairs they leave open, else sums of decisions for it.
     """
-    dtype = dtype_of(left)
-    out = np.empty((len(bounds) - 1, left.n, V.shape[1]))
-    if 0 in out.shape or V.shape[0] == 0:
-        out[...] = 0.0
-        return out
-    V = np.ascontiguousarray(V, dtype=dtype)
-    threads = count_threads(n_threads)
-    run = _gram.Run(program, left, right, False, None, dtype, threads, densify=True, cancels=cancels)
-    run.matmul(V, out, np.ascontiguousarray(bounds, dtype=np.intp))
-    return out
+    votes, more = np.empty((2, left.n, len(pairs[0]) - 1))
+    run = _pairs_run(program, left, right, blocks, cancels, n_threads)
+    of_pairs = of_rows = None
+    if errors is not None:
+        # what is below that is rounding of float32 itself, and no product is 0 · ∞
+        of_pairs, of_rows = _typed(run, np.maximum(errors[0], _LEAST_ERROR)), _typed(run, errors[1])
+    run.pairs(*_typed_pairs(run, pairs), of_pairs, of_rows, tie_to_first, votes, more, None)
+    return votes, more
+
+
+def pair_decisions(program, left, right, pairs, out, *, blocks=None, n_threads=None):
+    """Fill ``out`` (n, k (k - 1) / 2), C-ordered float64, with the decisions that `pair_votes` counts."""
+    run = _pairs_run(program, left, right, blocks, None, n_threads)
+    run.pairs(*_typed_pairs(run, pairs), None, None, False, None, None, out)
+
+
+def _pairs_run(program, left, right, blocks, cancels, n_threads):
+    dtype, threads = dtype_of(left), count_threads(n_threads)
+    return _gram.Run(program, left, right, False, blocks, dtype, threads, densify=True, cancels=cancels)
+
+
+def _typed_pairs(run, pairs):
+    starts, coefficients, intercept = pairs
+    return np.asarray(starts, dtype=np.intp), _typed(run, coefficients), _typed(run, intercept)
+
+
+def _typed(run, values):
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ascontiguousarray(values, dtype=run.dtype)
 
 
 def _doubles(array):

@@ -5,8 +5,6 @@ Place on the way: decisions of machines → **certain** → ``svm``, which decid
 
 import numpy as np
 
-from ._one_against_one import votes
-
 __all__ = ["certain_argmax", "certain_votes"]
 
 
@@ -31,45 +29,23 @@ def certain_argmax(values, bounds):
     return best, values[rows, best] - bounds[rows, best] > others.max(axis=1)
 
 
-def certain_votes(values, bounds, k):
-    """The class that wins most pairs, and whether errors within the bounds leave it alone in that.
+def certain_votes(votes, open_):
+    """The class that wins most pairs, and whether open pairs leave it alone in that, however they end.
 
     Where classes are level nothing is certain, however such ties are broken.
 
     Parameters
     ----------
-    values : ndarray of shape (m, k (k - 1) / 2)
-        Decisions of pairs.
-    bounds : ndarray of shape (m, k (k - 1) / 2) or (k (k - 1) / 2,)
-        Largest error of each, or of each pair.
-    k : int
+    votes, open_ : ndarray of shape (m, k)
+        By class: pairs that it wins as decisions are, and pairs whose decisions' errors leave them open.
 
     Returns
     -------
     best : ndarray of int
     certain : ndarray of bool
     """
-    won = votes(values, k)
-    best = np.argmax(won, axis=1)
-    rows = np.arange(len(values))
-    open_ = np.abs(values) <= bounds
-    doubtful = np.flatnonzero(open_.any(axis=1))
-    least, rivals = won[rows, best], won
+    best, rows = np.argmax(votes, axis=1), np.arange(len(votes))
     # a pair that is open may be lost by the class that has it, and won by the other
-    swings = _open_pairs(open_[doubtful], k)
-    least[doubtful] -= swings[np.arange(len(doubtful)), best[doubtful]]
-    rivals[doubtful] += swings
+    least, rivals = votes[rows, best] - open_[rows, best], votes + open_
     rivals[rows, best] = -1
     return best, least > rivals.max(axis=1)
-
-
-def _open_pairs(open_, k):
-    """How many open pairs each class is in."""
-    out = np.zeros((len(open_), k))
-    first = 0
-    for a in range(k - 1):
-        block = open_[:, first : first + k - 1 - a]
-        out[:, a] += block.sum(axis=1)
-        out[:, a + 1 :] += block
-        first += k - 1 - a
-    return out

@@ -1,4 +1,4 @@
-"""Kernel expansions at new samples: Σᵢ vᵢ k(x, xᵢ), by groups of the terms.
+"""Kernel expansions at new samples: Σᵢ vᵢ k(x, xᵢ), as they are or as decisions of pairs of classes.
 
 Place on the way: ``gram`` → **expansion** → estimators that predict by a few coefficients for each class.
 """
@@ -8,7 +8,7 @@ from scipy import sparse
 
 from .. import _native
 from .._arrays import as_double
-from ..gram import Gram
+from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import cast_side, centres, n_rows, sides, single_side, take_rows
 from ..kernels.program import Side
 from ..kernels.views import View
@@ -19,29 +19,28 @@ __all__ = ["Expansion"]
 _PROBE, _PART, _LARGER = 16, 1 / 64, 1 / 256
 # How many of them, from the next larger one on, stand for a sample.
 _NEXT = 4
+# The program of a kernel matrix that is at hand.
+_GIVEN = Precomputed()._compiled(None)
 
 
 class Expansion:
-    """Σᵢ vᵢ k(x, xᵢ) of groups of terms that are adjacent, for coefficients that come with each call.
+    """Σᵢ vᵢ k(x, xᵢ), for coefficients that come with each call.
 
     Parameters
     ----------
     kernel : Kernel
+        The expression.
     samples : ndarray, csr_array or sequence
         The xᵢ, as the kernel's check returns them.
-    counts : sequence of int
-        Terms of each group.
 
     Notes
     -----
-    `single` are values by float32 tiles, with features centred before they are rounded: two to four times as
-    fast, and how far they are off is judged by some of the samples and terms.
+    `single` and `single_votes` are by float32 tiles, with features centred before they are rounded: two to
+    four times as fast, and how far they are off is judged by some of the samples and terms.
     """
 
-    def __init__(self, kernel, samples, counts):
-        self.kernel, self.samples = kernel, samples
-        self.counts = [int(count) for count in counts]
-        self.n_terms = sum(self.counts)
+    def __init__(self, kernel, samples):
+        self.kernel, self.samples, self.n_terms = kernel, samples, n_rows(samples)
         width = samples.shape[1] if hasattr(samples, "shape") else None
         self.program = kernel._compiled(width)
         self._sides = {}
@@ -60,7 +59,7 @@ class Expansion:
     # ---------------------------------------------------------------- values
 
     def __call__(self, X, coefficients, n_threads=None):
-        """The sums, of shape (n_groups, m, p), in float64, whatever the samples are: terms may cancel.
+        """The sums, of shape (m, p), in float64, whatever the samples are: terms may cancel.
 
         Parameters
         ----------
@@ -72,24 +71,60 @@ class Expansion:
         -------
         ndarray
         """
-        V = np.ascontiguousarray(coefficients.T)
-        out = np.zeros((len(self.counts), n_rows(X), V.shape[1]))
-        if not len(V) or not out.size:
-            return out
-        if self.has_single:
-            side, bounds, places = self._right()
-            left = cast_side(self._left(self._stored(X)), np.dtype(np.float64))
-            V = _placed(V, places, bounds)
-            return _native.matmul_parts(self.program, left, side, V, bounds, None, n_threads)
-        ends = np.cumsum(self.counts)
-        for group, (start, end) in enumerate(zip(ends - self.counts, ends, strict=True)):
-            if end > start:
-                Z = _widened(take_rows(self.samples, slice(start, end)))
-                out[group] = Gram(self.kernel, _widened(X), Z, n_threads=n_threads) @ V[start:end]
+        out = np.zeros((n_rows(X), len(coefficients)))
+        for rows, left, right, blocks in self._runs(X):
+            V = np.ascontiguousarray(coefficients.T)
+            _native.matmul(
+                self.program, left, right, V, out[rows], blocks=blocks, densify=True, n_threads=n_threads
+            )
         return out
 
+    def pair_votes(self, X, pairs, n_threads=None, *, tie_to_first=False):
+        """By class the pairs that it wins, and its summed decisions, both (m, k): `_native.pair_votes`.
+
+        Parameters
+        ----------
+        X : ndarray, csr_array or sequence of m
+        pairs : tuple of ndarrays
+            Where the classes' terms begin, coefficients, intercepts.
+        n_threads : int or None
+        tie_to_first : bool
+            Whose a decision of 0 is.
+
+        Returns
+        -------
+        votes, sums : ndarray
+        """
+        votes, sums = np.zeros((2, n_rows(X), len(pairs[0]) - 1))
+        for rows, left, right, blocks in self._runs(X):
+            votes[rows], sums[rows] = _native.pair_votes(
+                self.program, left, right, pairs, blocks=blocks, tie_to_first=tie_to_first, n_threads=n_threads
+            )  # fmt: skip
+        return votes, sums
+
+    def pair_decisions(self, X, pairs, n_threads=None):
+        """The decisions that `pair_votes` counts: (m, k (k − 1) / 2)."""
+        out = np.zeros((n_rows(X), len(pairs[2])))
+        for rows, left, right, blocks in self._runs(X):
+            _native.pair_decisions(
+                self.program, left, right, pairs, out[rows], blocks=blocks, n_threads=n_threads
+            )
+        return out
+
+    def _runs(self, X):
+        """Rows of X by number, and what native code reads of them: both sides, in float64, and matrices."""
+        if self.has_single:
+            left = cast_side(self._left(self._stored(X)), np.dtype(np.float64))
+            yield slice(None), left, self._right(), None
+            return
+        prepared = self.kernel._prepared(_widened(X), _widened(self.samples))
+        for rows, part, blocks in prepared.strips():
+            yield rows, part.left, prepared.right, blocks
+
+    # ---------------------------------------------------------------- values in float32
+
     def single(self, X, coefficients, n_threads=None):
-        """The same in float32.
+        """The same as a call in float32.
 
         Parameters
         ----------
@@ -98,38 +133,70 @@ class Expansion:
 
         Returns
         -------
-        sums : ndarray of shape (n_groups, m, p)
+        sums : ndarray of shape (m, p)
         rows : ndarray of shape (m,)
-        errors : ndarray of shape (n_groups, 1, p)
+        errors : ndarray of shape (p,)
             The product is about as large as the sums' errors, or larger. It is infinite for samples that are
             larger than all that were looked at.
 
         Or None where an entry leaves float32's range.
         """
-        side, bounds, places = self._right(rounded=True)
+        sizes = np.abs(coefficients).T
+        left, right, rows, errors = self._judged(X, lambda lost: lost @ sizes, n_threads)
+        if not np.isfinite(errors).all():
+            return None
+        out = np.empty((left.n, len(coefficients)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            V = np.ascontiguousarray(coefficients.T, dtype=np.float32)
+            _native.matmul(
+                self.program, left, right, V, out, cancels=0.0, densify=True, n_threads=n_threads
+            )
+        return (out, rows, errors) if np.isfinite(out).all() else None
+
+    def single_votes(self, X, pairs, safety, n_threads=None):
+        """By class the pairs that it wins in float32, and how many of its pairs are open.
+
+        Parameters
+        ----------
+        X, pairs, n_threads
+            As for `pair_votes`.
+        safety : float
+            How many times its error a decision has to be off 0.
+
+        Returns
+        -------
+        votes, open_ : ndarray of shape (m, k)
+            Or None where an entry leaves float32's range.
+        """
+        starts, coefficients, intercept = pairs
+        sizes = starts, np.abs(coefficients), np.zeros_like(intercept)
+        left, right, rows, errors = self._judged(
+            X, lambda lost: _decisions_of(lost, sizes, n_threads), n_threads
+        )
+        if not np.isfinite(errors).all():
+            return None
+        return _native.pair_votes(
+            self.program, left, right, pairs, errors=(errors, safety * rows), cancels=0.0, n_threads=n_threads
+        )
+
+    def _judged(self, X, gather, n_threads):
+        """Both sides in float32, and how far sums are off: by row and by sum, see `single`.
+
+        `gather` gives the sums' errors, of shape (q, p), by those of q samples' terms.
+        """
+        right = self._right(rounded=True)
         with np.errstate(over="ignore", invalid="ignore"):
             exact = self._left(self._stored(X))
             left = self._rounded(exact)
-            rows, errors = self._rounding(exact, left, coefficients, n_threads)
-            if not np.isfinite(errors).all():
-                return None
-            V = _placed(np.ascontiguousarray(coefficients.T, dtype=np.float32), places, bounds)
-            out = _native.matmul_parts(self.program, left, side, V, bounds, 0.0, n_threads)
-        return (out, rows, errors) if np.isfinite(out).all() else None
-
-    def _rounding(self, exact, left, coefficients, n_threads):
-        """How far sums are off: factors by sample, and by group and row of coefficients; see `single`."""
-        sizes = _sizes(left)
-        some = _steps(sizes, min(_PROBE, int(_PART * left.n) + 1), _LARGER)
-        own_errors, own_sizes = self._own_rounding(n_threads)
-        errors = np.concatenate([self._errors(_some(exact, some), _some(left, some), n_threads), own_errors])
-        V, ends = np.abs(coefficients).T, np.cumsum(self.counts)
-        parts = [slice(end - count, end) for end, count in zip(ends, self.counts, strict=True)]
-        sums = np.stack([errors[:, part] @ V[part] for part in parts])
-        largest = np.maximum(sums.max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-        by_row = np.max(sums / largest, axis=(0, 2))
-        known = np.concatenate([sizes[:, some], own_sizes], axis=1)
-        return _as_large(by_row, known, sizes), largest
+            sizes = _sizes(left)
+            some = _steps(sizes, min(_PROBE, int(_PART * left.n) + 1), _LARGER)
+            own_errors, own_sizes = self._own_rounding(n_threads)
+            lost = np.concatenate([self._errors(_some(exact, some), _some(left, some), n_threads), own_errors])
+            sums = gather(lost)
+            largest = np.maximum(sums.max(axis=0), np.finfo(np.float64).tiny)
+            by_row = np.max(sums / largest, axis=1)
+            known = np.concatenate([sizes[:, some], own_sizes], axis=1)
+            return left, right, _as_large(by_row, known, sizes), largest
 
     def _own_rounding(self, n_threads):
         """Errors about some of the terms, since to all samples that are looked at every term may be far."""
@@ -144,12 +211,11 @@ class Expansion:
 
     def _errors(self, exact, left, n_threads):
         """By how much float32 values are off, and would be off if they were only rounded: (q, n_terms)."""
-        side, bounds, places = self._right(rounded=True)
-        K, K32 = np.empty((left.n, self.n_terms)), np.empty((left.n, bounds[-1]), np.float32)
-        right = cast_side(self._left(self.samples), np.float64)
-        _native.gram(self.program, cast_side(exact, np.float64), right, K, n_threads=n_threads)
-        _native.gram(self.program, left, side, K32, n_threads=n_threads, cancels=0.0)
-        return np.abs(K - K32[:, places]) + np.finfo(np.float32).eps * np.abs(K)
+        K, K32 = np.empty((left.n, self.n_terms)), np.empty((left.n, self.n_terms), np.float32)
+        left64, right64 = cast_side(exact, np.float64), self._right()
+        _native.gram(self.program, left64, right64, K, n_threads=n_threads)
+        _native.gram(self.program, left, self._right(rounded=True), K32, n_threads=n_threads, cancels=0.0)
+        return np.abs(K - K32) + np.finfo(np.float32).eps * np.abs(K)
 
     # ---------------------------------------------------------------- sides
 
@@ -164,21 +230,11 @@ class Expansion:
         return sides(self.program, X)[0]
 
     def _right(self, rounded=False):
-        """Terms with each group at a multiple of the panel width, the groups' bounds, and terms' places."""
+        """The features of the terms."""
         dtype = np.dtype(np.float32 if rounded else np.float64)
         if dtype not in self._sides:
-            unit = _native.dual_units(dtype)[0]
-            lengths = [-(-count // unit) * unit for count in self.counts]
-            bounds = np.concatenate([[0], np.cumsum(lengths)])
-            starts = np.cumsum(self.counts) - self.counts
-            order = [
-                np.append(np.arange(start, start + count), np.zeros(length - count, np.intp))
-                for start, count, length in zip(starts, self.counts, lengths, strict=True)
-            ]
-            places = [at + np.arange(count) for at, count in zip(bounds, self.counts, strict=False)]
-            side = self._left(take_rows(self.samples, np.concatenate(order)))
-            side = self._rounded(side) if rounded else cast_side(side, dtype)
-            self._sides[dtype] = side, bounds, np.concatenate(places)
+            side = self._left(self.samples)
+            self._sides[dtype] = self._rounded(side) if rounded else cast_side(side, dtype)
         return self._sides[dtype]
 
     def _centres(self):
@@ -197,9 +253,11 @@ def _widened(X):
     return as_double(X) if getattr(X, "dtype", None) == np.float32 else X
 
 
-def _placed(V, places, bounds):
-    out = np.zeros((bounds[-1], V.shape[1]), V.dtype)
-    out[places] = V
+def _decisions_of(K, pairs, n_threads):
+    """Decisions of pairs by a matrix of their terms' values."""
+    out = np.empty((len(K), len(pairs[2])))
+    left, right = (Side(n, [None], np.empty((0, n))) for n in K.shape)
+    _native.pair_decisions(_GIVEN, left, right, pairs, out, blocks={0: K}, n_threads=n_threads)
     return out
 
 

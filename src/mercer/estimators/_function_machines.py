@@ -5,7 +5,7 @@ Place on the way: ``solvers`` → ``_machines`` → **function machines** → ``
 
 import numpy as np
 
-from ..solvers.dual_layout import DualJob
+from ..solvers.dual_layout import dual_jobs
 from ._machines import Machines, reached
 from ._warm import first_come, start_nu_regression, start_regression, start_sum
 
@@ -34,9 +34,9 @@ def regression(samples, y, upper, weights, epsilon, *, previous=None, **options)
     -------
     Machines
     """
-    job = DualJob((0, 1), epsilon=epsilon)
+    jobs = dual_jobs((0, 1), epsilon=epsilon)
     start = None if previous is None else start_regression(previous, upper)
-    outcome = samples.solve([job], y[None], -upper[None], upper[None], start=start, fields=True, **options)
+    outcome = samples.solve(jobs, y[None], -upper[None], upper[None], start=start, fields=True, **options)
     beta, bias, objective = outcome.betas, outcome.bias[0, 0], outcome.objective[0]
     squared = max(2 * (objective + y @ beta - epsilon * np.abs(beta).sum()), 0.0)
     slack = np.maximum(np.abs(outcome.fields - bias) - epsilon, 0.0)
@@ -75,9 +75,9 @@ def nu_regression(samples, y, upper, weights, nu, *, previous=None, **options):
     if cold:
         first = first_come(total, upper)
         start = np.concatenate([first, -first])
-    job, box = DualJob((0, 1), (0, 1), sets=(0, 1), separate=True), np.zeros((3, 2, m))
+    jobs, box = dual_jobs((0, 1), (0, 1), sets=(0, 1), separate=True), np.zeros((3, 2, m))
     box[0], box[1, 1], box[2, 0] = y, -upper, upper
-    outcome = samples.solve([job], *box, start=start, cancels=cold, fields=True, **options)
+    outcome = samples.solve(jobs, *box, start=start, cancels=cold, fields=True, **options)
     beta = outcome.betas[:m] + outcome.betas[m:]
     up, down = outcome.bias[0].tolist()
     # A solve that was cut short may leave less than 0, which is no tube.
@@ -100,7 +100,7 @@ def _without_tube(samples, y, upper, weights, total, previous, options):
     """
     start = None if previous is None else start_regression(previous, upper)
     box = y[None], -upper[None], upper[None]
-    outcome = samples.solve([DualJob((0, 1))], *box, start=start, fields=True, **options)
+    outcome = samples.solve(dual_jobs((0, 1)), *box, start=start, fields=True, **options)
     beta, bias, objective = outcome.betas, outcome.bias[0, 0], outcome.objective[0]
     if not np.abs(beta).sum() <= 2 * total:
         return None
@@ -134,7 +134,7 @@ def one_class(samples, weights, nu, *, previous=None, **options):
     if start is None:
         start = first_come(total, weights)
     outcome = samples.solve(
-        [DualJob((0, 1))], zeros, zeros, weights[None], start=start, fields=True, **options
+        dual_jobs((0, 1)), zeros, zeros, weights[None], start=start, fields=True, **options
     )
     beta, bias, objective = outcome.betas, outcome.bias[0, 0], outcome.objective[0]
     slack = np.maximum(outcome.fields - bias, 0.0)

@@ -8,12 +8,11 @@ single) problems, whose numbers stand one after another in flat arrays.
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
 
 import numpy as np
 
 from .._native import dual_fill
-from ..solvers.dual_layout import DualJob, spans, split
+from ..solvers.dual_layout import dual_jobs, spans, split
 from ._warm import start_c, start_nu
 
 _BY_PROBLEM = (
@@ -106,7 +105,7 @@ def pairs_of(present):
     -------
     ndarray of shape (p, 2)
     """
-    return np.array(list(combinations(present.tolist(), 2)))
+    return present[np.column_stack(np.triu_indices(len(present), 1))]
 
 
 def reached(outcome, p):
@@ -167,7 +166,8 @@ class Sides:
 def _binary_jobs(offsets, pairs, separate=False):
     """Jobs of pairs of groups, the first of which has sign 1, and their sides."""
     signs = (1.0, -1.0)
-    jobs = [DualJob((a, a + 1), (b, b + 1), signs, separate=separate) for a, b in pairs.tolist()]
+    first, second = pairs[:, :1], pairs[:, 1:]
+    jobs = dual_jobs(first + [0, 1], second + [0, 1], signs, separate=separate)
     return jobs, Sides(offsets[pairs], np.diff(offsets)[pairs], signs)
 
 
@@ -176,7 +176,7 @@ def _rest_jobs(offsets):
     present = np.flatnonzero(np.diff(offsets))
     bounds = np.zeros((len(present), 4), np.intp)
     bounds[:, 1], bounds[:, 2], bounds[:, 3] = offsets[present], offsets[present + 1], offsets[-1]
-    jobs = [DualJob((0, len(offsets) - 1), sets=(index, index)) for index in range(len(present))]
+    jobs = dual_jobs((0, len(offsets) - 1), sets=np.arange(len(present))[:, None] + [0, 0])
     return jobs, Sides(bounds[:, :-1], np.diff(bounds), (-1.0, 1.0, -1.0))
 
 
@@ -188,9 +188,11 @@ def n_problems(p, folds):
 def _with_folds(jobs, n_sets, folds):
     """The jobs once more for each fold: set + fold·n_sets."""
     if folds is None:
-        return jobs  # of many classes there are many
-    shifts = [n_sets * f for f in range(len(folds) + 1)]
-    return [job._replace(sets=tuple(each + shift for each in job.sets)) for shift in shifts for job in jobs]
+        return jobs
+    times = len(folds) + 1
+    all_jobs = np.tile(jobs, times)
+    all_jobs["sets"] += n_sets * np.arange(times).repeat(len(jobs))[:, None]
+    return all_jobs
 
 
 def _held_boxes(upper, folds):

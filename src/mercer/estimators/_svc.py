@@ -18,7 +18,7 @@ from ._base import check_choice, check_flag, check_number, check_rng
 from ._certain import certain_argmax, certain_votes
 from ._labels import encode_labels
 from ._machines import pairs_of
-from ._one_against_one import couple, decisions_by_class, pair_decisions, votes
+from ._one_against_one import couple, votes_and_sums
 from ._svm import _NO_WEIGHT, SupportVectorMachine, in_range
 
 __all__ = ["SupportVectorClassifier"]
@@ -26,7 +26,7 @@ __all__ = ["SupportVectorClassifier"]
 _FOLDS = 5
 # And as how many rows one may count.
 _MOST_UNITS = 2**40
-# Numbers of one batch of products.
+# Numbers of one batch of votes.
 _BATCH = 2**22
 # The largest error of a rounded sum over that of some like it; sums within a tile are rounded, too.
 _SAFETY = 6.0
@@ -215,30 +215,30 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
 
     # ---------------------------------------------------------------- decisions
 
-    def _segments(self):
-        return list(self._n_support) if self._pairwise and len(self.classes_) > 2 else [len(self.support_)]
+    def _counts_votes(self):
+        return self._pairwise and len(self.classes_) > 2
+
+    def _pairs(self):
+        """Where the classes' support vectors begin, coefficients, intercepts: see `Expansion.pair_votes`."""
+        starts = np.concatenate([[0], np.cumsum(self._n_support)])
+        return starts, self._dual_coef_, self._intercept_
 
     def _values(self, X):
         """(m, p) decisions of all problems, positive for the first class of a pair, in the results' dtype."""
-        k, m = len(self.classes_), n_rows(X)
-        out = np.empty((m, len(self._intercept_)), self._dtype_of(X))
-        step = max(1, _BATCH // (k * k))
-        for start in range(0, m, step):
-            part = slice(start, start + step)
-            products = self._products(X if m <= step else take_rows(X, part))
-            if len(products) > 1:
-                out[part] = pair_decisions(products, self._intercept_)
-            else:
-                out[part] = products[0] + self._intercept_
-        return out
+        if self._counts_votes():
+            values = self._terms().pair_decisions(X, self._pairs(), self.n_jobs)
+        else:
+            values = self._function_sums(X) + self._intercept_
+        return values.astype(self._dtype_of(X), copy=False)
 
     def _by_class(self, X):
         """Decisions of shape (m, k), or (m,) of two classes, whose largest (sign) `predict` goes by."""
-        k, values = len(self.classes_), self._values(X)
-        if k == 2:
+        if self._counts_votes():
+            votes = self._terms().pair_votes(X, self._pairs(), self.n_jobs, tie_to_first=True)
+            return votes_and_sums(*votes).astype(self._dtype_of(X), copy=False)
+        values = self._values(X)
+        if len(self.classes_) == 2:
             return -values[:, 0] if self._pairwise else values[:, 1] - values[:, 0]
-        if self._pairwise:
-            return decisions_by_class(values, k).astype(values.dtype, copy=False)
         if len(self._absent):
             values[:, self._absent] = np.delete(values, self._absent, axis=1).min(axis=1, keepdims=True) - 1
         return values
@@ -295,7 +295,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
             )
         X = self._query_samples(X)
         m = n_rows(X)
-        step = max(1, _BATCH // len(self.classes_) ** 2)
+        step = max(1, _BATCH // len(self.classes_))
         labels = np.empty(m, np.intp)
         for start in range(0, m, step):
             part = slice(start, start + step)
@@ -304,37 +304,39 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
 
     def _labels(self, X):
         """Which class each row is of: by float32 decisions, and exact ones where these leave a doubt."""
-        rounded = self._rounded_products(X)
+        terms = self._rounded_terms(X)
+        rounded = None if terms is None else self._rounded_labels(terms, X)
         if rounded is None:
             return self._exact_labels(X)
-        labels, certain = self._certain_labels(*rounded)
+        labels, certain = rounded
         doubtful = np.flatnonzero(~certain)
         if doubtful.size:
             labels[doubtful] = self._exact_labels(take_rows(X, doubtful))
         return labels
 
     def _exact_labels(self, X):
-        k = len(self.classes_)
-        if k == 2:
-            return (self._by_class(X) > 0).astype(np.intp)
-        if not self._pairwise or self._breaks_ties():
-            return np.argmax(self._by_class(X), axis=1)
-        return np.argmax(votes(self._values(X), k), axis=1)
+        if self._counts_votes() and not self._breaks_ties():
+            votes, _ = self._terms().pair_votes(X, self._pairs(), self.n_jobs)
+            return np.argmax(votes, axis=1)
+        values = self._by_class(X)
+        return np.argmax(values, axis=1) if values.ndim == 2 else (values > 0).astype(np.intp)
 
     def _breaks_ties(self):
         return bool(self.break_ties) and self.decision_function_shape == "ovr"
 
-    def _certain_labels(self, products, rows, errors):
-        """Labels by products with such errors, and whether these leave them as they are."""
-        k, intercept = len(self.classes_), self._intercept_.astype(np.float64)
-        rows = _SAFETY * rows[:, None]
-        if len(products) > 1:
-            bounds = rows * pair_decisions(errors, np.zeros_like(intercept))
-            return certain_votes(pair_decisions(products, intercept), bounds, k)
-        values, bounds = products[0] + intercept, rows * errors[0]
+    def _rounded_labels(self, terms, X):
+        """Labels by float32 sums, and whether their errors leave them as they are; None where those overflow."""
+        if self._counts_votes():
+            counted = terms.single_votes(X, self._pairs(), _SAFETY, self.n_jobs)
+            return None if counted is None else certain_votes(*counted)
+        summed = terms.single(X, self._dual_coef_, self.n_jobs)
+        if summed is None:
+            return None
+        sums, rows, errors = summed
+        values, bounds = sums + self._intercept_, _SAFETY * rows[:, None] * errors
         if self._pairwise:
             return (values[:, 0] < 0).astype(np.intp), np.abs(values[:, 0]) > bounds[:, 0]
-        present = np.setdiff1d(np.arange(k), self._absent)
+        present = np.setdiff1d(np.arange(len(self.classes_)), self._absent)
         best, certain = certain_argmax(values[:, present], bounds[:, present])
         return present[best], certain
 

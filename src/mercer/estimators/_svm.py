@@ -15,7 +15,6 @@ from sklearn.utils.validation import _check_feature_names
 from .._arrays import check_samples, check_weights
 from .._progress import progress
 from .._threads import n_threads
-from ..gram import Gram
 from ..kernels.base import Kernel
 from ..kernels.dot_product import Linear
 from ..kernels.precomputed import PER_PAIR, FunctionKernel, Precomputed
@@ -308,7 +307,7 @@ class SupportVectorMachine(KernelEstimator):
             **more,
         }
         self.__dict__.update(kept)
-        self._packed = None if precomputed else Expansion(kernel, kept["support_vectors_"], self._segments())
+        self._packed = None if precomputed else Expansion(kernel, kept["support_vectors_"])
         self._set_features(X, names)
         self._warn(machines)
 
@@ -335,44 +334,27 @@ class SupportVectorMachine(KernelEstimator):
 
     # ---------------------------------------------------------------- sums over support vectors
 
-    def _products(self, X):
-        """Sums over each segment's support vectors, (n_segments, m, p) for p rows of coefficients."""
-        counts = self._segments()
-        if sum(counts) != len(self.support_) or self._n_support.sum() != len(self.support_):
-            raise ValueError(f"The internal representation of {type(self).__name__} was altered")
-        if not self._is_precomputed(self.kernel):
-            return self._expansion()(X, self._dual_coef_, self.n_jobs)
-        V = np.ascontiguousarray(self._dual_coef_.T)
-        out = np.zeros((len(counts), n_rows(X), V.shape[1]))
-        ends = np.cumsum(counts)
-        for segment, end, count in zip(out, ends, counts, strict=True):
-            part = slice(end - count, end)
-            if count and type(self.kernel_) is Precomputed:
-                segment[...] = X[:, part] @ V[part]
-            elif count:
-                Z = np.broadcast_to(np.zeros(1), (count, count))
-                segment[...] = Gram(self.kernel_, X[:, part], Z, n_threads=self.n_jobs) @ V[part]
-        return out
+    def _function_sums(self, X):
+        """Sums over the support vectors, (m, p) for p rows of coefficients."""
+        return self._terms()(X, self._dual_coef_, self.n_jobs)
 
-    def _expansion(self):
-        """The support vectors, packed for products once they are wanted."""
+    def _terms(self):
+        """The support vectors, packed for sums once they are wanted."""
+        n = len(self.support_)
+        if self._n_support.sum() != n:
+            raise ValueError(f"The internal representation of {type(self).__name__} was altered")
+        if self._is_precomputed(self.kernel):
+            return Expansion(self.kernel_, np.broadcast_to(np.zeros(1), (n, n)))
         known = self.__dict__.get("_packed")
         if known is None or known.samples is not self.support_vectors_:  # somebody put others there
-            known = Expansion(self.kernel_, self.support_vectors_, self._segments())
+            known = Expansion(self.kernel_, self.support_vectors_)
         return known
 
-    def _rounded_products(self, X):
-        """Products in float32, and factors of their errors' bounds; None where that would not pay."""
-        if self._is_precomputed(self.kernel) or n_rows(X) * len(self.support_) < _ROUNDED_FROM:
-            return None
-        expansion = self._expansion()
-        if not expansion.has_single or sum(expansion.counts) != self._dual_coef_.shape[1]:
-            return None
-        return expansion.single(X, self._dual_coef_, self.n_jobs)
-
-    def _segments(self):
-        """Numbers of adjacent support vectors whose sums are wanted apart."""
-        return [len(self.support_)]
+    def _rounded_terms(self, X):
+        """The same where labels by float32 sums pay; else None."""
+        terms = self._terms()
+        few = n_rows(X) * len(self.support_) < _ROUNDED_FROM
+        return None if few or not terms.has_single or terms.n_terms != self._dual_coef_.shape[1] else terms
 
     def _dtype_of(self, X):
         single = getattr(X, "dtype", None) == np.float32 and self.intercept_.dtype == np.float32
@@ -382,7 +364,7 @@ class SupportVectorMachine(KernelEstimator):
         """Σ βᵢ k(x, xᵢ) + b of the only function there is, of shape (m,)."""
         self._require_fit("support_")
         X = self._query_samples(X)
-        values = self._products(X)[0, :, 0] + self._intercept_[0]
+        values = self._function_sums(X)[:, 0] + self._intercept_[0]
         return values.astype(self._dtype_of(X), copy=False)
 
 

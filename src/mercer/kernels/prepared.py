@@ -284,7 +284,7 @@ class Prepared:
             return self
         return Prepared(self.program, self.Z, self.X, built=(self.right, self.left))
 
-    def _strips(self):
+    def strips(self):
         """Row strips with their blocks, so that memory is O(strip · m)."""
         n, m = self.shape
         step = max(1, _STRIP_BYTES // max(8 * m, 1))
@@ -302,7 +302,7 @@ class Prepared:
             out[...] = self.fill(_native.empty(self.shape, self.dtype), n_threads)
             return out
         if self._block_leaves:
-            for rows, part, blocks in self._strips():
+            for rows, part, blocks in self.strips():
                 _native.gram(
                     self.program, part.left, self.right, out[rows], blocks=blocks, n_threads=n_threads
                 )
@@ -319,7 +319,7 @@ class Prepared:
         if out is None:
             out = np.empty((self.shape[0], V.shape[1]))
         if self._block_leaves:
-            for rows, part, blocks in self._strips():
+            for rows, part, blocks in self.strips():
                 _native.matmul(
                     self.program, part.left, self.right, V, out[rows], blocks=blocks, n_threads=n_threads
                 )

@@ -9,13 +9,12 @@ alone, or float32, does not bring to tol is seen to here.
 
 import threading
 import time
-from itertools import combinations
 
 import numpy as np
 
 from .._native import DUAL_PATH_CAPPED, DUAL_PATH_ENDED, DUAL_PATH_FAR
 from ..solvers.dual import DualSamples
-from ..solvers.dual_layout import DualJob, most_steps
+from ..solvers.dual_layout import dual_jobs, most_steps
 from ..solvers.dual_path import DualPath
 from ..solvers.faces import face_steps, newton_on_faces
 
@@ -48,6 +47,8 @@ class Pairs:
     ----------
     first, second : ndarray of shape (p,)
         The classes.
+    jobs : list of ndarray
+        Of one of `dual_jobs` each.
     offsets : ndarray of shape (k + 1,)
         Where the samples of each class begin.
     """
@@ -55,9 +56,9 @@ class Pairs:
     def __init__(self, sizes):
         self.sizes, self.k = np.array(sizes), len(sizes)
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
-        pairs = list(combinations(range(self.k), 2))
-        self.jobs = [DualJob((a, a + 1), (b, b + 1), (1.0, -1.0)) for a, b in pairs]
-        self.first, self.second = np.array(pairs).T
+        self.first, self.second = np.triu_indices(self.k, 1)
+        jobs = dual_jobs(self.first[:, None] + [0, 1], self.second[:, None] + [0, 1], (1.0, -1.0))
+        self.jobs = list(jobs.reshape(-1, 1))
 
     def of_class(self, c):
         """The pairs that a class is in, and the parts of their samples that are its own."""
@@ -131,7 +132,7 @@ class Gram:
     def problem(self, job, check, dtype=None):
         """One problem over the matrix, as `DualProblems`."""
         samples, matrix, _ = self.held(check, dtype)
-        return samples.problems([job], matrix.dtype)
+        return samples.problems(job, matrix.dtype)
 
     def exact(self, job):
         """One problem whose rows are computed when they are asked for, in float64."""
@@ -139,7 +140,7 @@ class Gram:
             if self._exact is None:
                 self._exact = self._samples()
                 self._exact.n_threads = 1
-            return self._exact.problems([job], np.float64)
+            return self._exact.problems(job, np.float64)
 
     def entry_size(self, check):
         """The root mean square of the entries of the largest of some rows."""
@@ -156,7 +157,8 @@ class Chain:
     Parameters
     ----------
     gram : Gram
-    job : DualJob
+    job : ndarray
+        Of one of `dual_jobs`.
         Of the pair.
     weights : ndarray of shape (n,)
         Of each sample in class order, by which C is multiplied: 0 for those held out.

@@ -7,7 +7,6 @@ faces (``faces``) for problems that pairwise steps crawl through.
 
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate
 
 import numpy as np
 
@@ -162,7 +161,8 @@ class DualSamples:
 
         Parameters
         ----------
-        jobs : list of DualJob
+        jobs : ndarray
+            Of `dual_jobs`.
         linear, lower, upper : ndarray of shape (n_sets, n)
             c, l and u by sample, in the order of the groups. A sample with l = u = 0 takes no part.
         tol : float
@@ -209,7 +209,7 @@ class DualSamples:
         else:
             course.run(np.dtype(np.float32), _CLOSER * tol, **start)
             # no BLAS, whose threads would wake up for it
-            sizes = np.sqrt([np.square(beta).sum() for beta in course.outcome.beta])
+            sizes = np.sqrt(course.outcome.sums(np.square(course.outcome.betas)))
             # Errors of the entries are independent: the largest of K β is about the largest of theirs times
             # |β|₂.
             course.make_sure(self.rounding() * sizes, tol)
@@ -233,16 +233,17 @@ def _constants(jobs, linear):
     low, high = 0.5 * linear.min(axis=1), 0.5 * linear.max(axis=1)
     far = np.abs(low + high) > _FAR * (high - low)
     if far.any():
-        far[[each for job in jobs if min(job.signs) < 0 for each in job.sets]] = False
+        far[jobs["sets"][(jobs["signs"] < 0).any(axis=1)]] = False
     return np.where(far, low + high, 0.0) if far.any() else None
 
 
 def _put_back(constants, jobs, outcome):
     """Have c of problems be so much more by set; changes their outcome."""
-    more = np.array([[constants[job.sets[0]], constants[job.sets[1]] * job.separate] for job in jobs])
+    more = constants[jobs["sets"]]
+    more[:, 1] *= jobs["separate"]
     for name in ("bias", "least", "most"):
         getattr(outcome, name)[...] += more
-    outcome.objective[...] -= more[:, 0] * [beta.sum() for beta in outcome.beta]
+    outcome.objective[...] -= more[:, 0] * outcome.sums(outcome.betas)
     if outcome.fields is not None:
         outcome.fields[...] += more[:, 0].repeat(np.diff(outcome.ends, prepend=0))
 
@@ -253,7 +254,8 @@ class _Course:
     Parameters
     ----------
     samples : DualSamples
-    jobs : list of DualJob
+    jobs : ndarray
+        Of `dual_jobs`.
     box : tuple of ndarray
         c, l and u by sample.
     max_iter : int
@@ -275,8 +277,8 @@ class _Course:
         self.samples, self.jobs, self.box, self.max_iter, self.options = samples, jobs, box, max_iter, options
         self.outcome, self.double = None, np.zeros(len(jobs), bool)
         self.failed = np.zeros(len(jobs), int)
-        ends = [0, *accumulate(samples.sizes.tolist())]
-        longest = max(sum(ends[b] - ends[a] for a, b in (job.first, job.second or (0, 0))) for job in jobs)
+        offsets = np.concatenate([[0], samples.sizes.cumsum()])
+        longest = int(np.diff(offsets[jobs["groups"]]).sum(axis=(1, 2)).max())
         self.patience = min(max_iter, max(_LEAST_PATIENCE, _PATIENCE * longest))
 
     def run(self, dtype, tol, which=None, **start):
@@ -330,7 +332,7 @@ class _Course:
         """SMO from β of some problems."""
         if not which.size:
             return
-        outcome, here, jobs = self.outcome, self._of(which), [self.jobs[index] for index in which]
+        outcome, here, jobs = self.outcome, self._of(which), self.jobs[which]
         start = outcome.betas[here]
         better = self.samples._layout(dtype).outcome(
             jobs, self.box, tol=tol, max_iter=max_iter, start=start, **self.options
@@ -349,7 +351,7 @@ class _Course:
     def _over_faces(self, which, tol, spent):
         """Newton steps over faces from β of some problems, after so many SMO steps."""
         layout = self.samples._layout(np.dtype(np.float64))
-        problems = DualProblems(layout, [self.jobs[index] for index in which])
+        problems = DualProblems(layout, self.jobs[which])
         here = self._of(which)
         beta = problems.by_variable(self.outcome.betas[here])
         box = problems.placed(*self.box)
@@ -361,18 +363,18 @@ class _Course:
     def _over_faces_of(self, index, layout, ranges, beta, linear, lower, upper, tol, spent):
         """The same for one problem, whose arrays by variable these are; β is changed in place."""
         job, on_step, sums = self.jobs[index], self.options["on_step"], None
-        n_free = np.count_nonzero((beta > lower) & (beta < upper) & ((beta != 0) | (job.epsilon == 0)))
+        n_free = np.count_nonzero((beta > lower) & (beta < upper) & ((beta != 0) | (job["epsilon"] == 0)))
         with np.errstate(over="ignore"):
             noise = np.finfo(np.float64).eps * layout.diagonal.max() * np.sqrt(beta @ beta)
         if face_steps(n_free, len(beta)) > spent or noise > tol:
             return
-        if job.separate:
+        if job["separate"]:
             if ranges[0] == ranges[1]:
                 _gather(beta, upper)
             ends = np.cumsum([part.stop - part.start for part in ranges])
             sums = [slice(end - part.stop + part.start, end) for end, part in zip(ends, ranges, strict=True)]
         rows, new = layout.rows(ranges), beta.copy()
-        F, before = _state(rows, beta, linear, job.epsilon)
+        F, before = _state(rows, beta, linear, job["epsilon"])
         reached = newton_on_faces(
             rows,
             F,
@@ -384,13 +386,13 @@ class _Course:
             worth=_FACES_FOR * spent * 0.5 ** self.failed[index],
             check=None if on_step is None else partial(on_step, 0, self.outcome.gap[index]),
             sums=sums,
-            epsilon=job.epsilon,
+            epsilon=job["epsilon"],
             most_free=np.sqrt(self.options["cache_bytes"] / (8 * _FACE_NUMBERS)),
             n_threads=self.samples.n_threads,
         )
         self.failed[index] += not reached
         # not so where numbers left the range, or are but rounding
-        if _state(rows, new, linear, job.epsilon)[1] <= before:
+        if _state(rows, new, linear, job["epsilon"])[1] <= before:
             beta[...] = new
 
 

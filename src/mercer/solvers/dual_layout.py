@@ -12,7 +12,6 @@ where it is not positive semidefinite a step treats a negative curvature as a ti
 
 import weakref
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from ..kernels.program import LeafKind
 from .faces import KernelRows, Rows
 
 __all__ = [
-    "STATUS", "DualJob", "DualLayout", "DualOutcome", "DualProblems", "most_steps", "same_diagonal", "spans",
+    "STATUS", "DualLayout", "DualOutcome", "DualProblems", "dual_jobs", "most_steps", "same_diagonal", "spans",
     "split",
 ]  # fmt: skip
 
@@ -39,32 +38,41 @@ _HELD_FROM, _HELD_UP_TO = 3, 256
 _PARALLEL_FROM = 3e5
 
 
-class DualJob(NamedTuple):
-    """One problem.
+_JOB = np.dtype(
+    [
+        ("groups", np.intp, (2, 2)),
+        ("signs", np.float64, 2),
+        ("sets", np.intp, 2),
+        ("separate", np.int64),
+        ("epsilon", np.float64),
+    ]
+)
 
-    Attributes
+
+def dual_jobs(first, second=(0, 0), signs=(1.0, 1.0), sets=(0, 0), *, separate=False, epsilon=0.0):
+    """Problems, as an array of one item each: all parameters may be the same for all, or by problem.
+
+    Parameters
     ----------
-    first : tuple of int
+    first : pair of int
         Groups ``first[0]`` to ``first[1]`` (exclusive) are its variables, in the order of the groups' rows.
-    second : tuple of int or None
+    second : pair of int
         A second range of groups, whose variables follow. It may be the first one again: then both variables
         of a sample share a row of the kernel.
-    signs : tuple of float
+    signs : pair of float
         For each range 1, or −1 where c, l and u stand for −c, −u and −l.
-    sets : tuple of int
+    sets : pair of int
         For each range the row of c, l and u that it reads; c is the same in both.
     separate : bool
         Each range keeps its own sum.
     epsilon : float
         ε.
     """
-
-    first: tuple
-    second: tuple | None = None
-    signs: tuple = (1.0, 1.0)
-    sets: tuple = (0, 0)
-    separate: bool = False
-    epsilon: float = 0.0
+    pairs = [np.atleast_2d(each) for each in (first, second, signs, sets)]
+    jobs = np.empty(max(map(len, pairs)), _JOB)
+    jobs["groups"][:, 0], jobs["groups"][:, 1], jobs["signs"], jobs["sets"] = pairs
+    jobs["separate"], jobs["epsilon"] = separate, epsilon
+    return jobs
 
 
 @dataclass(frozen=True)
@@ -127,6 +135,10 @@ class DualOutcome:
     def field(self):
         """`fields` likewise."""
         return split(self.fields, self.ends)
+
+    def sums(self, values):
+        """Sums by problem of values by sample."""
+        return np.add.reduceat(values, np.append(0, self.ends[:-1]))
 
 
 def most_steps(n):
@@ -243,7 +255,8 @@ class DualProblems:
     Parameters
     ----------
     layout : DualLayout
-    jobs : list of DualJob
+    jobs : ndarray
+        Of `dual_jobs`.
 
     Attributes
     ----------
@@ -259,7 +272,7 @@ class DualProblems:
 
     def __init__(self, layout, jobs):
         self._layout = layout
-        found = _native.dual_jobs(jobs, layout.starts, layout.offsets, layout.places)
+        found = _native.dual_lay_jobs(jobs, layout.starts, layout.offsets, layout.places)
         self._table, self.ends, self.taken, self.samples, self.signs, self.sets = found
         self.offsets, self.lengths = self._table["offset"], self._table["length"].sum(axis=1)
         self.size = int(self.lengths.sum())

@@ -20,7 +20,7 @@ from ..gram import Gram
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import take_rows
 from .dual import DualSamples
-from .dual_layout import STATUS, DualJob
+from .dual_layout import STATUS, dual_jobs
 from .outcome import indefinite, not_finite
 
 __all__ = ["PiecewiseLinearOutcome", "best_intercept", "piecewise_linear"]
@@ -214,7 +214,7 @@ def piecewise_linear(
     most = max(10_000_000, 100 * n) if max_iter < 0 else max_iter
     while True:
         outcome = samples.solve(
-            [DualJob((0, 1), epsilon=float(loss.tube))],
+            dual_jobs((0, 1), epsilon=float(loss.tube)),
             *problem.box,
             tol=kkt,
             max_iter=min(most - n_iter, max(_ROUND * n, _LEAST_ROUND)),
