@@ -379,14 +379,57 @@ def test_a_matrix_that_is_held_for_few_samples_of_many_groups_changes_no_answer(
     rng = np.random.default_rng(5)
     y = rng.integers(0, 4, 90)
     X = rng.standard_normal((90, 4)) + 2 * np.eye(4)[y]
-    pairs = FOUR
     assert DualSamples(kernel, X, groups_of(y))._layout(np.dtype(np.float64)).run is None
-    held = solve(kernel, stored(X), y, 2.0, 1e-9, jobs=pairs, fields=True)
+    held = solve(kernel, stored(X), y, 2.0, 1e-9, jobs=FOUR, fields=True)
     monkeypatch.setattr("mercer.solvers.dual_layout._HELD_UP_TO", 0)
-    by_rows = solve(kernel, stored(X), y, 2.0, 1e-9, jobs=pairs, fields=True)
+    monkeypatch.setattr("mercer.solvers.dual_layout._HELD_EACH", 0)
+    by_rows = solve(kernel, stored(X), y, 2.0, 1e-9, jobs=FOUR, fields=True)
     np.testing.assert_allclose(held.objective, by_rows.objective, rtol=1e-9)
     np.testing.assert_allclose(held.fields, by_rows.fields, atol=1e-7)  # of 2 · 90 entries; tol is 1e-9
     np.testing.assert_allclose(held.bias, by_rows.bias, atol=1e-7)
+
+
+def many_groups(k, rng):
+    y = np.repeat(np.arange(k), rng.integers(1, 7, k))
+    a, b = np.triu_indices(k, 1)
+    jobs = dual_jobs(a[:, None] + [0, 1], b[:, None] + [0, 1], (1.0, -1.0))
+    return rng.standard_normal((len(y), 5)) + y[:, None] % 7, y, jobs
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_many_groups_of_few_samples_are_solved_from_a_matrix_where_memory_allows(dtype, rng, monkeypatch):
+    X, y, jobs = many_groups(60, rng)
+    samples = DualSamples(RBF(0.1), X, groups_of(y))
+    assert len(y) > 130
+    monkeypatch.setattr("mercer.solvers.dual_layout._HELD_UP_TO", 0)
+    ones, options = np.ones((1, len(y))), {"tol": 1e-5, "dtype": dtype, "fields": True}
+    held = samples.solve(jobs, ones, 0 * ones, 5 * ones, **options)
+    assert samples._layout(np.dtype(dtype)).run is None
+    narrow = DualSamples(RBF(0.1), X, groups_of(y))
+    by_rows = narrow.solve(jobs, ones, 0 * ones, 5 * ones, cache_bytes=2.0**15, **options)
+    assert narrow._layout(np.dtype(dtype)).run is not None
+    np.testing.assert_allclose(held.objective, by_rows.objective, rtol=1e-4)
+    # two solutions of a gap of up to tol differ by no more than it in F, but for rounding of the rows
+    np.testing.assert_allclose(held.fields, by_rows.fields, atol=1e-2)
+
+
+@pytest.mark.parametrize("begin", [None, "feasible"])
+def test_problems_in_parts_are_those_at_once(begin, rng, monkeypatch):
+    X, y, jobs = many_groups(20, rng)
+    ones, seen = np.ones((1, len(y))), []
+    start = None
+    if begin:
+        firsts = solve(RBF(0.1), X, y, 1.0, 1e-1, jobs=jobs)
+        start = firsts.betas
+    options = {
+        "tol": 1e-8, "fields": True, "start": start, "on_step": lambda done, gap: seen.append(done)
+    }  # fmt: skip
+    whole = DualSamples(RBF(0.1), X, groups_of(y)).solve(jobs, ones, 0 * ones, ones, **options)
+    monkeypatch.setattr("mercer.solvers.dual_layout._AT_ONCE", 37)
+    parts = DualSamples(RBF(0.1), X, groups_of(y)).solve(jobs, ones, 0 * ones, ones, **options)
+    for name, value in vars(whole).items():
+        np.testing.assert_array_equal(getattr(parts, name), value, err_msg=name)
+    assert max(seen) == len(jobs)
 
 
 KERNELS = {

@@ -58,6 +58,8 @@ class DualSamples:
     ----------
     sizes : ndarray of int
         Samples of each group.
+    most_held : float
+        Bytes of a kernel matrix that may be held where that pays.
     """
 
     def __init__(self, kernel, X, groups, *, n_threads=None):
@@ -66,7 +68,7 @@ class DualSamples:
         self.sizes = np.array([len(group) for group in self._groups])
         self._X = X
         self.program = kernel._compiled(X.shape[1] if hasattr(X, "shape") else None)
-        self._layouts, self._matrix = {}, None
+        self._layouts, self._matrix, self.most_held = {}, None, 0.0
 
     # ---------------------------------------------------------------- layouts
 
@@ -199,6 +201,7 @@ class DualSamples:
             max_iter = most_steps(n)
         if cache_bytes is None:
             cache_bytes = 0.5 * available_memory()
+        self.most_held = cache_bytes
         options = {"cache_bytes": cache_bytes, "shrinking": shrinking, "fields": fields, "on_step": on_step}
         constants = _constants(jobs, linear)
         within = linear if constants is None else linear - constants[:, None]

@@ -12,6 +12,7 @@ where it is not positive semidefinite a step treats a negative curvature as a ti
 
 import weakref
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -31,11 +32,13 @@ STATUS = ("converged", "capped", "stalled", "not finite", "no memory", "stopped"
 
 # Rows of a matrix that are put in order at a time.
 _STRIP = 512
-# Pairs of so many groups ask for most entries, row by row, and of so few samples they are computed at once in
-# less time: fits of three or of ten classes of 100 rows take 0.9 of it.
-_HELD_FROM, _HELD_UP_TO = 3, 256
-# Below so many pairs of samples a second thread costs more than it brings.
-_PARALLEL_FROM = 3e5
+# Pairs of so many groups ask for most entries, row by row, and of so few samples, or so few each, they are
+# computed at once in less time: fits of three or of ten classes of 100 rows take 0.9 of it.
+_HELD_FROM, _HELD_UP_TO, _HELD_EACH = 3, 256, 32
+# So many problems at a time, whose arrays stay in the caches.
+_AT_ONCE = 16384
+# Below so many pairs of samples a second thread costs more than it brings; a problem costs some by itself.
+_PARALLEL_FROM, _EACH = 3e5, 1000
 
 
 _JOB = np.dtype(
@@ -105,8 +108,6 @@ class DualOutcome:
         Indices of `STATUS`.
     n_rows : ndarray of shape (p,)
         Rows of the kernel matrix that were computed for them.
-    samples : ndarray of int
-        Which of all samples each β is of.
     rows : str
         The precision of the rows: "float32", "float64", or "float32, float64".
     """
@@ -123,7 +124,6 @@ class DualOutcome:
     n_iter: np.ndarray
     status: np.ndarray
     n_rows: np.ndarray
-    samples: np.ndarray
     rows: str
 
     @property
@@ -169,13 +169,14 @@ class DualLayout:
 
     def __init__(self, samples, dtype):
         self.samples, self.dtype = weakref.proxy(samples), dtype  # which owns this: no cycle
-        self.unit, step = _native.dual_units(dtype)
+        program, held = samples.program, self._is_held()
+        unit, step = _native.dual_units(dtype)
         rows = np.concatenate(samples._groups)
         self.offsets = np.concatenate([[0], samples.sizes.cumsum()])
-        self.starts, self.places, self.order = _native.dual_layout(rows, self.offsets, self.unit)
+        # rows of a matrix are read where they are; others are computed by panels
+        self.starts, self.places, self.order = _native.dual_layout(rows, self.offsets, 1 if held else unit)
         self.n = len(self.order)
         self.run, self.matrix = None, None
-        program = samples.program
         if program.block_leaves:
             check_output(self.n, self.n + step, dtype)
             self.matrix = np.zeros((self.n, self.n + step), dtype)
@@ -184,8 +185,8 @@ class DualLayout:
                 rows = slice(start, start + _STRIP)
                 self.matrix[rows, : self.n] = K[self.order[rows]][:, self.order]
             self.diagonal = self.matrix.diagonal().copy()
-        elif dtype == np.float64 and len(samples.sizes) >= _HELD_FROM and self.n <= _HELD_UP_TO:
-            self._hold_few(program, step)
+        elif held:
+            self.hold(samples.n_threads)
         else:
             side, _ = sides(program, take_rows(samples._X, self.order))
             side = single_side(program, side) if dtype == np.float32 else cast_side(side, dtype)
@@ -193,15 +194,13 @@ class DualLayout:
             self.run = _native.dual_run(program, side, dtype, samples.n_threads, cancels)
             self.diagonal = self._diagonal(program)
 
-    def _hold_few(self, program, step):
-        """Have the whole matrix of few samples, whose places are most of them of no use: 0 there."""
-        rows = np.concatenate(self.samples._groups)
-        side = cast_side(sides(program, take_rows(self.samples._X, rows))[0], self.dtype)
-        K = np.empty((len(rows), len(rows)))
-        _native.gram(program, side, side, K, symmetric=True, n_threads=1)
-        self.matrix = np.zeros((self.n, self.n + step))
-        self.matrix[self.places[:, None], self.places] = K
-        self.diagonal = self.matrix.diagonal().copy()
+    def _is_held(self):
+        """Whether rows are those of a matrix: of many groups of few samples nearly all entries are wanted."""
+        sizes = self.samples.sizes
+        n = int(sizes.sum())
+        few = self.dtype == np.float64 and n <= _HELD_UP_TO
+        many = n <= _HELD_EACH * len(sizes) and n * n * self.dtype.itemsize <= self.samples.most_held
+        return bool(self.samples.program.block_leaves) or (len(sizes) >= _HELD_FROM and (few or many))
 
     def rows(self, ranges):
         """Entries of the kernel among the variables of those places."""
@@ -229,8 +228,20 @@ class DualLayout:
         _native.dual_diagonal(self.run, diagonal, 1 if same else self.samples.n_threads)
         return np.full(self.n, diagonal[0]) if same else diagonal
 
-    def outcome(self, jobs, box, *, start=None, cancels=False, fields=False, **options):
+    def outcome(self, jobs, box, *, start=None, on_step=None, **options):
         """The `DualOutcome` of problems by sample; the parameters are those of `DualSamples.solve`."""
+        if len(jobs) <= _AT_ONCE:
+            return self._outcome_of(jobs, box, start=start, on_step=on_step, **options)
+        parts, end = [], 0
+        for done in range(0, len(jobs), _AT_ONCE):
+            begin, some = end, jobs[done : done + _AT_ONCE]
+            end += int(np.diff(self.offsets[some["groups"]]).sum())
+            looks = None if on_step is None else partial(_count_on, on_step, done)
+            own = None if start is None else start[begin:end]
+            parts.append(self._outcome_of(some, box, start=own, on_step=looks, **options))
+        return _joined(parts)
+
+    def _outcome_of(self, jobs, box, *, start=None, cancels=False, fields=False, **options):
         problems = DualProblems(self, jobs)
         beta = np.zeros(problems.size) if start is None else problems.by_variable(start)
         field = np.empty(problems.size) if fields else None
@@ -242,9 +253,24 @@ class DualLayout:
             fields=None if field is None else field[problems.taken],
             ends=problems.ends,
             rows=self.dtype.type.__name__,
-            samples=problems.samples,
             **{name: table[name] for name in names},
         )
+
+
+def _count_on(on_step, before, n_done, gap):
+    on_step(before + n_done, gap)
+
+
+def _joined(outcomes):
+    """The `DualOutcome` of all problems of several, which were solved alike."""
+    sizes = np.cumsum([0, *(len(each.betas) for each in outcomes[:-1])])
+    ends = [each.ends + before for each, before in zip(outcomes, sizes, strict=True)]
+    parts = {
+        name: None if value is None else np.concatenate([getattr(each, name) for each in outcomes])
+        for name, value in vars(outcomes[0]).items()
+        if name not in ("ends", "rows")
+    }
+    return DualOutcome(ends=np.concatenate(ends), rows=outcomes[0].rows, **parts)
 
 
 class DualProblems:
@@ -335,7 +361,7 @@ class DualProblems:
         order = np.argsort(-lengths, kind="stable") if len(lengths) > 1 else slice(None)
         table = self._table[order].copy()
         table["started"] = started
-        threads = 1 if (lengths * lengths).sum() < _PARALLEL_FROM else self._layout.samples.n_threads
+        threads = 1 if (lengths * lengths + _EACH).sum() < _PARALLEL_FROM else self._layout.samples.n_threads
         _native.dual(
             *self.entries, linear, lower, upper, table, beta, field, tol, max_iter, cache_bytes, shrinking,
             on_step, threads,
