@@ -120,6 +120,7 @@ cdef extern from "mercer.h" nogil:
 
     int mercer_pairs(const MercerRun *run, const MercerTable *table, const MercerPairs *job, ptrdiff_t *next,
                      double pause_after, int n_threads) noexcept
+    int mercer_pairs_given(const MercerTable *table, const MercerPairs *job, ptrdiff_t n) noexcept
     int mercer_adjoint(const MercerAdjoint *job, const MercerTable *table, ptrdiff_t *next,
                        double pause_after, int n_threads) noexcept
     void mercer_chunks(const double *rows, ptrdiff_t m, ptrdiff_t d, double *chunks, int n_threads) noexcept
@@ -339,6 +340,21 @@ cdef class Run:
             PyErr_CheckSignals()
         if status:
             raise MemoryError("no memory for the kernel values of some rows")
+
+
+def pairs_given(const double[:, ::1] decisions, bint tie_to_first, double[:, ::1] votes, double[:, ::1] more):
+    """Fill votes and more (n, k) by given decisions (n, p)."""
+    cdef MercerPairs job
+    cdef ptrdiff_t n = votes.shape[0]
+    cdef int status
+    memset(&job, 0, sizeof(job))
+    job.k, job.tie_to_first = votes.shape[1], tie_to_first
+    job.decisions = <double *>&decisions[0, 0]  # which are only read
+    job.votes, job.more = &votes[0, 0], &more[0, 0]
+    with nogil:
+        status = mercer_pairs_given(mercer_table(False), &job, n)
+    if status:
+        raise MemoryError("no memory for the votes of some rows")
 
 
 cdef class Adjoint:

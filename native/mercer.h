@@ -149,7 +149,7 @@ typedef struct {
     const void *row_errors;    /* (n,) of T */
     int tie_to_first;          /* whose a decision of 0 is */
     double *votes, *more;      /* (n, k): by class pairs that it wins; those whose errors leave them open, or summed decisions */
-    double *decisions;         /* (n, p), in place of both */
+    double *decisions;         /* (n, p): written where votes is NULL, read where there are no terms */
 } MercerPairs;
 
 static inline ptrdiff_t mercer_pair(ptrdiff_t k, ptrdiff_t a, ptrdiff_t b)
@@ -269,6 +269,8 @@ void mercer_matmul_end(const MercerRun *run, MercerState *state, double *out);
 /* pairs.c: all decisions of a run whose rows are new samples and whose columns are the terms; *next starts at 0 */
 int mercer_pairs(const MercerRun *run, const MercerTable *table, const MercerPairs *job, ptrdiff_t *next, double pause_after,
                  int n_threads);
+/* the votes and sums of n rows of given decisions */
+int mercer_pairs_given(const MercerTable *table, const MercerPairs *job, ptrdiff_t n);
 /* memory.c: memory that free() knows, 64-byte aligned but for zeros, of which blocks from MERCER_KEPT_FROM bytes on are
  * kept by mercer_give; it wants the size that was asked for */
 #define MERCER_KEPT_FROM ((size_t)1 << 16)

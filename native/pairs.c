@@ -52,3 +52,14 @@ int mercer_pairs(const MercerRun *run, const MercerTable *table, const MercerPai
     }
     return failed ? MERCER_NO_MEMORY : *next < run->n ? MERCER_PAUSED : MERCER_OK;
 }
+
+int mercer_pairs_given(const MercerTable *table, const MercerPairs *job, ptrdiff_t n)
+{
+    const size_t bytes = table->pairs_bytes(job);
+    char *memory = mercer_take(bytes, 1);
+    if (!memory)
+        return MERCER_NO_MEMORY;
+    table->pairs(job, 0, n, NULL, 0, memory);
+    mercer_give(memory, bytes);
+    return MERCER_OK;
+}

@@ -12,7 +12,7 @@ from sklearn.metrics import hinge_loss, make_scorer
 from sklearn.preprocessing import StandardScaler
 
 from mercer import SVC, PathCV
-from mercer.kernels import RBF, Sigmoid
+from mercer.kernels import RBF, Polynomial, Sigmoid
 from mercer.model_selection import _chains, _machine_path
 from search_checks import by_fits, mean_decision, refuse_fits, splits_of
 
@@ -83,12 +83,12 @@ def test_machines_reach_tol_by_exact_kernel_values(kernel, weight, tol):
     gram.users, pairs = 1, _chains.Pairs([len(group) for group in groups])
     weights = weight * (np.arange(len(y)) % 4 > 0)
     Cs = np.array([1.0, 1e2, 1e4])
-    for job in pairs.jobs:
+    for job in pairs.jobs.reshape(-1, 1):
         path = _chains.Chain(
             gram, job, weights, Cs, tol=tol, shrinking=True, cache_bytes=2.0**26, check=lambda *_: None
         ).run()
         assert path.converged.all()
-        first, second = (np.arange(*pairs.offsets[[c, c + 1]]) for c in (job.first[0], job.second[0]))
+        first, second = (np.arange(*pairs.offsets[[c, c + 1]]) for c in job["groups"][0, :, 0])
         rows, c = np.concatenate([first, second]), np.repeat([1.0, -1.0], [len(first), len(second)])
         for C, *of_variables in zip(Cs, path.beta, path.field, strict=True):
             beta, field = (values[path.problem.taken] for values in of_variables)
@@ -172,3 +172,42 @@ def test_few_matrices_are_there_at_a_time(gammas, monkeypatch):
     search = PathCV(SVC(), param_grid=grid, Cs=[1.0, 2.0], cv=4, refit=False, n_jobs=8).fit(X, y)
     assert max(most) == 2
     assert np.isfinite(splits_of(search)).all()
+
+
+def classes_of_few_rows(n_classes, rng, n=180):
+    y = np.arange(n) % n_classes
+    return 1.5 * rng.normal(size=(n_classes, 5))[y] + rng.normal(size=(n, 5)), y
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "precomputed", Polynomial(2) + 2.0 * RBF(0.1)], ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_pairs_of_many_classes_of_few_rows_are_solved_together(kernel, weighted, rng, monkeypatch):
+    X, y = classes_of_few_rows(12, rng)
+    X = np.concatenate([X, X[:3]])  # rows that are there twice, once held out
+    y = np.concatenate([y, y[:3]])
+    if kernel == "precomputed":
+        X = RBF(0.1)(X)
+    params = {"sample_weight": rng.uniform(0.5, 2.0, len(y)).round(1)} if weighted else {}
+    search = PathCV(
+        SVC(kernel=kernel, tol=1e-6), Cs=[0.1, 1.0, 30.0], cv=4, scoring=mean_decision(), refit=False,
+        return_train_score=True,
+    )  # fmt: skip
+    with monkeypatch.context() as patch:
+        refuse_fits(patch)
+        patch.setattr(_machine_path, "Chain", None)
+        search.fit(X, y, **params)
+    np.testing.assert_allclose(splits_of(search), by_fits(search, X, y, **params), rtol=1e-5, atol=1e-5)
+    together = search.cv_results_["mean_train_score"]
+    monkeypatch.setattr(_machine_path, "_MANY", 99)
+    search.fit(X, y, **params)
+    np.testing.assert_allclose(search.cv_results_["mean_train_score"], together, rtol=1e-5, atol=1e-5)
+
+
+def test_decisions_that_memory_has_no_room_for_are_left_to_fits(rng, monkeypatch):
+    X, y = classes_of_few_rows(30, rng)
+    search = PathCV(SVC(), Cs=[0.1, 1.0], cv=3, refit=False).fit(X, y)
+    expected = splits_of(search)
+    monkeypatch.setattr(_machine_path, "_DECISIONS", 0)
+    monkeypatch.setattr(_machine_path, "available_memory", lambda: 1e4)
+    monkeypatch.setattr(_machine_path.MachinePath, "_run_together", None)
+    np.testing.assert_array_equal(splits_of(search.fit(X, y)), expected)

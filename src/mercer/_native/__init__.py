@@ -34,7 +34,7 @@ from .factors import (
 from .loading import _sweep as sweep
 from .loading import empty, isa, isas, openmp
 from .neighbors import integer_panels, nearest, nearest_by_integers, nearest_pairs
-from .tiles import gram, matmul, pair_decisions, pair_votes, pull, pull_push, push, simd
+from .tiles import gram, matmul, pair_decisions, pair_votes, pair_votes_given, pull, pull_push, push, simd
 
 __all__ = [
     "DUAL_JOB",
@@ -70,6 +70,7 @@ __all__ = [
     "openmp",
     "pair_decisions",
     "pair_votes",
+    "pair_votes_given",
     "pull",
     "pull_push",
     "push",

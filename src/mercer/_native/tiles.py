@@ -10,7 +10,9 @@ from .._arrays import column_scales
 from ..kernels.program import Gradient, Side, Tangent
 from .loading import FLOAT64, _gram, count_threads, dtype_of
 
-__all__ = ["gram", "matmul", "pair_decisions", "pair_votes", "pull", "pull_push", "push", "simd"]
+__all__ = [
+    "gram", "matmul", "pair_decisions", "pair_votes", "pair_votes_given", "pull", "pull_push", "push", "simd",
+]  # fmt: skip
 
 _SIMD_FUNCTIONS = ("exp", "expneg", "log", "log1p", "sin", "cos", "sinpi", "tanh", "sqrt", "rint")
 _LEAST_ERROR = 1e-35
@@ -125,6 +127,13 @@ def pair_decisions(program, left, right, pairs, out, *, blocks=None, n_threads=N
     """Fill ``out`` (n, k (k - 1) / 2), C-ordered float64, with the decisions that `pair_votes` counts."""
     run = _pairs_run(program, left, right, blocks, None, n_threads)
     run.pairs(*_typed_pairs(run, pairs), None, None, False, None, None, out)
+
+
+def pair_votes_given(decisions, k, *, tie_to_first=False):
+    """The votes and sums of `pair_votes`, by given decisions (n, k (k − 1) / 2)."""
+    votes, sums = np.empty((2, len(decisions), k))
+    _gram.pairs_given(np.ascontiguousarray(decisions, dtype=np.float64), tie_to_first, votes, sums)
+    return votes, sums
 
 
 def _pairs_run(program, left, right, blocks, cancels, n_threads):

@@ -13,7 +13,7 @@ from ..kernels.prepared import cast_side, centres, n_rows, sides, single_side, t
 from ..kernels.program import Side
 from ..kernels.views import View
 
-__all__ = ["Expansion"]
+__all__ = ["Expansion", "decisions_of"]
 
 # Samples by which float32 sums are judged, and the part of all that may be as many, or larger than these.
 _PROBE, _PART, _LARGER = 16, 1 / 64, 1 / 256
@@ -72,11 +72,9 @@ class Expansion:
         ndarray
         """
         out = np.zeros((n_rows(X), len(coefficients)))
-        for rows, left, right, blocks in self._runs(X):
-            V = np.ascontiguousarray(coefficients.T)
-            _native.matmul(
-                self.program, left, right, V, out[rows], blocks=blocks, densify=True, n_threads=n_threads
-            )
+        V = np.ascontiguousarray(coefficients.T)
+        for rows, *run, blocks in self._runs(X):
+            _native.matmul(*run, V, out[rows], blocks=blocks, densify=True, n_threads=n_threads)
         return out
 
     def pair_votes(self, X, pairs, n_threads=None, *, tie_to_first=False):
@@ -96,30 +94,29 @@ class Expansion:
         votes, sums : ndarray
         """
         votes, sums = np.zeros((2, n_rows(X), len(pairs[0]) - 1))
-        for rows, left, right, blocks in self._runs(X):
-            votes[rows], sums[rows] = _native.pair_votes(
-                self.program, left, right, pairs, blocks=blocks, tie_to_first=tie_to_first, n_threads=n_threads
-            )  # fmt: skip
+        options = {"tie_to_first": tie_to_first, "n_threads": n_threads}
+        for rows, *run, blocks in self._runs(X):
+            votes[rows], sums[rows] = _native.pair_votes(*run, pairs, blocks=blocks, **options)
         return votes, sums
 
     def pair_decisions(self, X, pairs, n_threads=None):
         """The decisions that `pair_votes` counts: (m, k (k − 1) / 2)."""
         out = np.zeros((n_rows(X), len(pairs[2])))
-        for rows, left, right, blocks in self._runs(X):
-            _native.pair_decisions(
-                self.program, left, right, pairs, out[rows], blocks=blocks, n_threads=n_threads
-            )
+        for rows, *run, blocks in self._runs(X):
+            _native.pair_decisions(*run, pairs, out[rows], blocks=blocks, n_threads=n_threads)
         return out
 
     def _runs(self, X):
-        """Rows of X by number, and what native code reads of them: both sides, in float64, and matrices."""
+        """Rows of X by number, and what native code reads: a program, both sides in float64, matrices."""
         if self.has_single:
             left = cast_side(self._left(self._stored(X)), np.dtype(np.float64))
-            yield slice(None), left, self._right(), None
-            return
-        prepared = self.kernel._prepared(_widened(X), _widened(self.samples))
-        for rows, part, blocks in prepared.strips():
-            yield rows, part.left, prepared.right, blocks
+            yield slice(None), self.program, left, self._right(), None
+        elif not self.n_terms:
+            yield slice(None), *_given(np.empty((n_rows(X), 0)))
+        else:
+            prepared = self.kernel._prepared(_widened(X), _widened(self.samples))
+            for rows, part, blocks in prepared.strips():
+                yield rows, self.program, part.left, prepared.right, blocks
 
     # ---------------------------------------------------------------- values in float32
 
@@ -171,7 +168,7 @@ class Expansion:
         starts, coefficients, intercept = pairs
         sizes = starts, np.abs(coefficients), np.zeros_like(intercept)
         left, right, rows, errors = self._judged(
-            X, lambda lost: _decisions_of(lost, sizes, n_threads), n_threads
+            X, lambda lost: decisions_of(lost, sizes, n_threads), n_threads
         )
         if not np.isfinite(errors).all():
             return None
@@ -191,8 +188,8 @@ class Expansion:
             sizes = _sizes(left)
             some = _steps(sizes, min(_PROBE, int(_PART * left.n) + 1), _LARGER)
             own_errors, own_sizes = self._own_rounding(n_threads)
-            lost = np.concatenate([self._errors(_some(exact, some), _some(left, some), n_threads), own_errors])
-            sums = gather(lost)
+            errors = self._errors(_some(exact, some), _some(left, some), n_threads)
+            sums = gather(np.concatenate([errors, own_errors]))
             largest = np.maximum(sums.max(axis=0), np.finfo(np.float64).tiny)
             by_row = np.max(sums / largest, axis=1)
             known = np.concatenate([sizes[:, some], own_sizes], axis=1)
@@ -253,12 +250,17 @@ def _widened(X):
     return as_double(X) if getattr(X, "dtype", None) == np.float32 else X
 
 
-def _decisions_of(K, pairs, n_threads):
-    """Decisions of pairs by a matrix of their terms' values."""
-    out = np.empty((len(K), len(pairs[2])))
-    left, right = (Side(n, [None], np.empty((0, n))) for n in K.shape)
-    _native.pair_decisions(_GIVEN, left, right, pairs, out, blocks={0: K}, n_threads=n_threads)
+def decisions_of(K, pairs, n_threads):
+    """Decisions of pairs (m, k (k − 1) / 2) by the kernel's values K (m, n_terms): `Expansion.pair_votes`."""
+    out, (*run, blocks) = np.empty((len(K), len(pairs[2]))), _given(K)
+    _native.pair_decisions(*run, pairs, out, blocks=blocks, n_threads=n_threads)
     return out
+
+
+def _given(K):
+    """What native code reads of a kernel matrix that is at hand."""
+    left, right = (Side(n, [None], np.empty((0, n))) for n in K.shape)
+    return _GIVEN, left, right, {0: K}
 
 
 def _some(side, index):

@@ -21,7 +21,9 @@ _BY_PROBLEM = (
 
 __all__ = [
     "Machines",
+    "binary_jobs",
     "c_machines",
+    "coefficients_by_class",
     "n_problems",
     "nu_machines",
     "pairs_of",
@@ -108,6 +110,27 @@ def pairs_of(present):
     return present[np.column_stack(np.triu_indices(len(present), 1))]
 
 
+def coefficients_by_class(beta, sides, pairs, k, m):
+    """β of pairs in LIBSVM's layout: the pair (a, b) is in row b − 1 of class a's samples and row a of b's.
+
+    Parameters
+    ----------
+    beta : ndarray
+        Of one problem after another.
+    sides : Sides
+    pairs : ndarray of shape (p, 2)
+    k, m : int
+        Classes and samples.
+
+    Returns
+    -------
+    ndarray of shape (k - 1, m)
+    """
+    out, (a, b) = np.zeros((k - 1, m)), pairs.T
+    out[np.column_stack([b - 1, a]).ravel().repeat(sides.counts.ravel()), sides.samples] = beta
+    return out
+
+
 def reached(outcome, p):
     """What `Machines` say of the solver, for the first p problems of a `DualOutcome`."""
     return {
@@ -163,8 +186,24 @@ class Sides:
 # ---------------------------------------------------------------- classification
 
 
-def _binary_jobs(offsets, pairs, separate=False):
-    """Jobs of pairs of groups, the first of which has sign 1, and their sides."""
+def binary_jobs(offsets, pairs, separate=False):
+    """Problems of pairs of groups, the first of which has sign 1.
+
+    Parameters
+    ----------
+    offsets : ndarray of int of shape (k + 1,)
+        Where the groups begin, and end.
+    pairs : ndarray of int of shape (p, 2)
+    separate : bool
+        As in `dual_jobs`.
+
+    Returns
+    -------
+    jobs : ndarray
+        Of `dual_jobs`.
+    sides : Sides
+        Their samples.
+    """
     signs = (1.0, -1.0)
     first, second = pairs[:, :1], pairs[:, 1:]
     jobs = dual_jobs(first + [0, 1], second + [0, 1], signs, separate=separate)
@@ -238,7 +277,7 @@ def c_machines(samples, rows, upper, weights, pairs, *, folds=None, previous=Non
         top = np.where(linear > 0, upper, 0.0)
         bottom = np.where(linear < 0, upper, 0.0)
     else:
-        jobs, sides = _binary_jobs(rows.offsets, pairs)
+        jobs, sides = binary_jobs(rows.offsets, pairs)
         linear, top, bottom = np.ones((1, len(upper))), upper[None], np.zeros((1, len(upper)))
     n_sets = len(linear)
     top, bottom = _held_boxes(top, folds), _held_boxes(bottom, folds)
@@ -316,7 +355,7 @@ def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None,
     -------
     Machines
     """
-    jobs, sides = _binary_jobs(rows.offsets, pairs, separate=True)
+    jobs, sides = binary_jobs(rows.offsets, pairs, separate=True)
     jobs = _with_folds(jobs, 1, folds)
     top = _held_boxes(weights[None], folds)
     begin = _nu_starts(sides, top, nu)

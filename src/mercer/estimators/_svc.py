@@ -17,7 +17,7 @@ from ..solvers.platt import fit_sigmoid, sigmoid
 from ._base import check_choice, check_flag, check_number, check_rng
 from ._certain import certain_argmax, certain_votes
 from ._labels import encode_labels
-from ._machines import pairs_of
+from ._machines import coefficients_by_class, pairs_of
 from ._one_against_one import couple, votes_and_sums
 from ._svm import _NO_WEIGHT, SupportVectorMachine, in_range
 
@@ -231,11 +231,14 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
             values = self._function_sums(X) + self._intercept_
         return values.astype(self._dtype_of(X), copy=False)
 
+    def _votes(self, X, *, tie_to_first=False):
+        """By class the pairs that it wins, and its summed decisions, both (m, k)."""
+        return self._terms().pair_votes(X, self._pairs(), self.n_jobs, tie_to_first=tie_to_first)
+
     def _by_class(self, X):
         """Decisions of shape (m, k), or (m,) of two classes, whose largest (sign) `predict` goes by."""
         if self._counts_votes():
-            votes = self._terms().pair_votes(X, self._pairs(), self.n_jobs, tie_to_first=True)
-            return votes_and_sums(*votes).astype(self._dtype_of(X), copy=False)
+            return votes_and_sums(*self._votes(X, tie_to_first=True)).astype(self._dtype_of(X), copy=False)
         values = self._values(X)
         if len(self.classes_) == 2:
             return -values[:, 0] if self._pairwise else values[:, 1] - values[:, 0]
@@ -316,8 +319,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
 
     def _exact_labels(self, X):
         if self._counts_votes() and not self._breaks_ties():
-            votes, _ = self._terms().pair_votes(X, self._pairs(), self.n_jobs)
-            return np.argmax(votes, axis=1)
+            return np.argmax(self._votes(X)[0], axis=1)
         values = self._by_class(X)
         return np.argmax(values, axis=1) if values.ndim == 2 else (values > 0).astype(np.intp)
 
@@ -325,7 +327,7 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
         return bool(self.break_ties) and self.decision_function_shape == "ovr"
 
     def _rounded_labels(self, terms, X):
-        """Labels by float32 sums, and whether their errors leave them as they are; None where those overflow."""
+        """Labels by float32 sums, and whether errors leave them as they are; None where sums overflow."""
         if self._counts_votes():
             counted = terms.single_votes(X, self._pairs(), _SAFETY, self.n_jobs)
             return None if counted is None else certain_votes(*counted)
@@ -456,7 +458,7 @@ def _on_its_side(p, decision):
 
 
 def _pair_layout(machines, m, pairs, k):
-    """LIBSVM's layout: row b − 1 of class a's samples and row a of class b's hold the pair (a, b).
+    """`coefficients_by_class`, and what these are divided by.
 
     Returns
     -------
@@ -466,9 +468,7 @@ def _pair_layout(machines, m, pairs, k):
     problems : ndarray
         The solved pairs' places among all.
     """
-    D, (a, b) = np.zeros((k - 1, m)), pairs.T
-    lines = np.column_stack([b - 1, a]).ravel()
-    D[lines.repeat(machines.sides.counts.ravel()), machines.sides.samples] = machines.beta
+    D, (a, b) = coefficients_by_class(machines.beta, machines.sides, pairs, k, m), pairs.T
     scale = None if machines.scale is None else np.ones((k - 1, k))
     if scale is not None:
         scale[b - 1, a] = scale[a, b] = machines.scale

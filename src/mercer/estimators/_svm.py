@@ -352,9 +352,10 @@ class SupportVectorMachine(KernelEstimator):
 
     def _rounded_terms(self, X):
         """The same where labels by float32 sums pay; else None."""
+        if n_rows(X) * len(self.support_) < _ROUNDED_FROM:
+            return None
         terms = self._terms()
-        few = n_rows(X) * len(self.support_) < _ROUNDED_FROM
-        return None if few or not terms.has_single or terms.n_terms != self._dual_coef_.shape[1] else terms
+        return terms if terms.has_single and terms.n_terms == self._dual_coef_.shape[1] else None
 
     def _dtype_of(self, X):
         single = getattr(X, "dtype", None) == np.float32 and self.intercept_.dtype == np.float32

@@ -13,8 +13,9 @@ import time
 import numpy as np
 
 from .._native import DUAL_PATH_CAPPED, DUAL_PATH_ENDED, DUAL_PATH_FAR
+from ..estimators._machines import binary_jobs
 from ..solvers.dual import DualSamples
-from ..solvers.dual_layout import dual_jobs, most_steps
+from ..solvers.dual_layout import most_steps
 from ..solvers.dual_path import DualPath
 from ..solvers.faces import face_steps, newton_on_faces
 
@@ -47,8 +48,10 @@ class Pairs:
     ----------
     first, second : ndarray of shape (p,)
         The classes.
-    jobs : list of ndarray
-        Of one of `dual_jobs` each.
+    jobs : ndarray
+        Of `dual_jobs`.
+    sides : Sides
+        Their samples.
     offsets : ndarray of shape (k + 1,)
         Where the samples of each class begin.
     """
@@ -57,8 +60,7 @@ class Pairs:
         self.sizes, self.k = np.array(sizes), len(sizes)
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
         self.first, self.second = np.triu_indices(self.k, 1)
-        jobs = dual_jobs(self.first[:, None] + [0, 1], self.second[:, None] + [0, 1], (1.0, -1.0))
-        self.jobs = list(jobs.reshape(-1, 1))
+        self.jobs, self.sides = binary_jobs(self.offsets, np.column_stack([self.first, self.second]))
 
     def of_class(self, c):
         """The pairs that a class is in, and the parts of their samples that are its own."""
@@ -92,14 +94,12 @@ class Gram:
         self._given, self._lock, self._held = (kernel, X, groups, n_threads), threading.Lock(), {}
         self._tol, self._entry_size, self._exact = tol, None, None
         self._room, self._has_room = room, False
-        self.dtype, self.users = None, 0
+        self.dtype, self.users, self._whole = None, 0, None
 
     def held(self, check, dtype=None):
         """(DualSamples, matrix, places) in a dtype, by default the one that will do."""
         with self._lock:
-            while not self._has_room:
-                check()
-                self._has_room = self._room.acquire(timeout=_WAIT)
+            self._wait(check)
             dtype = dtype or self.dtype or self._choose()
             if dtype not in self._held:
                 samples = self._samples()
@@ -108,26 +108,39 @@ class Gram:
                 self._held[dtype] = samples, matrix, places
             return self._held[dtype]
 
+    def _wait(self, check):
+        while not self._has_room:
+            check()
+            self._has_room = self._room.acquire(timeout=_WAIT)
+
     def leave(self):
         """Say that one of its users needs it no more; the last one takes the matrices along."""
         with self._lock:
             self.users -= 1
             if self.users <= 0:
                 self._held.clear()
-                self._exact = None
+                self._exact = self._whole = None
                 if self._has_room:
                     self._room.release()
                     self._has_room = False
 
-    def _samples(self):
+    def _samples(self, held=False):
         kernel, X, groups, n_threads = self._given
-        return DualSamples(kernel, X, groups, n_threads=n_threads)
+        return DualSamples(kernel, X, groups, n_threads=1 if held else n_threads, held=held)
 
     def _choose(self):
         samples = self._samples()
         single = samples.sizes.sum() > _DOUBLE_UP_TO and 8 * samples.rounding() <= self._tol
         self.dtype = np.dtype(np.float32 if single else np.float64)
         return self.dtype
+
+    def whole(self, check):
+        """DualSamples that have their matrices, for all pairs at once."""
+        with self._lock:
+            self._wait(check)
+            if self._whole is None:
+                self._whole = self._samples(held=True)
+            return self._whole
 
     def problem(self, job, check, dtype=None):
         """One problem over the matrix, as `DualProblems`."""
@@ -158,8 +171,7 @@ class Chain:
     ----------
     gram : Gram
     job : ndarray
-        Of one of `dual_jobs`.
-        Of the pair.
+        Of one of `dual_jobs`: of the pair.
     weights : ndarray of shape (n,)
         Of each sample in class order, by which C is multiplied: 0 for those held out.
     Cs : ndarray of shape (n_C,)

@@ -18,9 +18,12 @@ from .._arrays import available_memory
 from .._native import matrix_entries
 from .._threads import one_blas_thread
 from ..estimators._base import same_parameters
+from ..estimators._expansion import decisions_of
+from ..estimators._machines import coefficients_by_class
 from ..estimators._svm import in_range
 from ..estimators.svm import SVC
 from ..kernels.prepared import n_rows, take_rows
+from ..solvers.dual_layout import STATUS
 from ._chains import Chain, Gram, Pairs
 from ._results import Outcome
 from ._scores import decided, first_of_equal, known_from_decisions, weights_of
@@ -33,6 +36,11 @@ _CHUNK = 256
 # Matrices that may be there at a time, at least; bytes of an entry in both dtypes; and the part of the free
 # memory that they may take.
 _TOGETHER, _ENTRY, _SHARE = 2, 12.0, 0.5
+# Bytes of decisions for which nobody asks how much memory is free.
+_DECISIONS = 2**26
+# Pairs of at least so many classes, of up to so many samples each on average, are solved together.
+_MANY, _SMALL = 8, 64
+_CONVERGED = STATUS.index("converged")
 
 
 @dataclass
@@ -172,28 +180,56 @@ class MachinePath:
         Cs = np.array(sorted(task.cells), dtype=float)
         for C in Cs[[0, -1]]:
             in_range(C, task.weights[task.weights > 0], "C times sample_weight times class_weight")
+        options = {
+            "tol": float(machine.tol), "shrinking": bool(machine.shrinking),
+            "cache_bytes": 2.0**28 if cache is None else cache,
+        }  # fmt: skip
+        size = 8 * len(Cs) * sum(map(len, self._rows_of(task))) * len(self.pairs.jobs)
+        if size > _DECISIONS and size * self.n_threads > _SHARE * available_memory():
+            return None
+        if _MANY <= self.pairs.k and len(self.place) <= _SMALL * self.pairs.k:
+            return self._run_together(task, Cs, options, check)
         chains = (
-            Chain(
-                task.gram, job, task.weights, Cs, tol=float(machine.tol), shrinking=bool(machine.shrinking),
-                cache_bytes=2.0**28 if cache is None else cache, check=check,
-            )
-            for job in self.pairs.jobs
-        )  # fmt: skip
+            Chain(task.gram, job, task.weights, Cs, check=check, **options)
+            for job in self.pairs.jobs.reshape(-1, 1)
+        )
         paths = [chain.run() for chain in chains]
         if not all(np.isfinite(path.field).all() for path in paths):
             return None
-        train, test = self.splits[task.fold]
-        wanted = [test, train] if self.with_train else [test]
+        wanted = self._rows_of(task)
         # float64 where a pair had to go over to it
         held = task.gram.held(check, np.result_type(*(path.problem.dtype for path in paths)))
-        if self.first is not None:
-            wanted = [self.first[rows] for rows in wanted]
         values = [self._decisions(held, paths, self.place[rows], check) for rows in wanted]
         seconds = np.sum([path.seconds for path in paths], axis=0)
         # a solution at which rounding leaves no step is one for which a fit by itself warns, too
         converged = np.all([path.converged for path in paths], axis=0)
         by_C = zip(*values, strict=True)
         return list(zip(Cs.tolist(), seconds.tolist(), by_C, converged.tolist(), strict=True))
+
+    def _rows_of(self, task):
+        """Whose decisions are wanted: the rows held out, and the training rows; of equal ones the first."""
+        train, test = self.splits[task.fold]
+        wanted = [test, train] if self.with_train else [test]
+        return wanted if self.first is None else [self.first[rows] for rows in wanted]
+
+    def _run_together(self, task, Cs, options, check):
+        """The same with all pairs of a C at once: those of few samples take less than a chain's start."""
+        samples, weights, pairs = task.gram.whole(check), task.weights, self.pairs
+        wanted = [self.place[rows] for rows in self._rows_of(task)]
+        classes, ones = np.column_stack([pairs.first, pairs.second]), np.ones((1, len(weights)))
+        betas, steps, options["on_step"] = None, [], lambda *_: check()
+        for C in Cs.tolist():
+            begun = time.perf_counter()
+            solved = samples.solve(pairs.jobs, ones, 0 * ones, C * weights[None], start=betas, **options)
+            betas = solved.betas
+            if not (np.isfinite(betas).all() and np.isfinite(solved.bias).all()):
+                return None
+            seconds = time.perf_counter() - begun
+            V = coefficients_by_class(betas, pairs.sides, classes, pairs.k, len(weights))
+            machines = pairs.offsets, V, solved.bias[:, 0]
+            values = [decisions_of(samples.entries(rows), machines, n_threads=1) for rows in wanted]
+            steps.append((C, seconds, values, bool((solved.status == _CONVERGED).all())))
+        return steps
 
     def _decisions(self, held, paths, rows, check):
         """Decisions of some rows (places in class order), a list of (m, p) by C; `held` is the Gram's.

@@ -19,6 +19,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import _safe_split
 
+from .._native import pair_votes_given
 from ..estimators._canonical import canonical_rows
 from ..kernels.prepared import n_rows
 from ._results import Outcome
@@ -35,11 +36,12 @@ def decided(machine, classes):
     `machine` is not fitted.
     """
     machine = copy(machine)
-    box = {}
+    box, k = {}, len(classes)
     machine.__dict__.update(
         classes_=classes, support_=np.empty(0, np.int32), _pairwise=True, _absent=np.empty(0, int),
         # rows are asked for some at a time
         _query_samples=lambda X: np.arange(n_rows(X)), _values=lambda rows: box["values"][rows],
+        _votes=lambda rows, **options: pair_votes_given(box["values"][rows], k, **options),
     )  # fmt: skip
     return machine, lambda values: box.update(values=values)
 

@@ -5,6 +5,7 @@ Place on the way: kernel expression → ``gram`` → **solvers** → ``estimator
 faces (``faces``) for problems that pairwise steps crawl through.
 """
 
+import threading
 from dataclasses import replace
 from functools import partial
 
@@ -53,6 +54,8 @@ class DualSamples:
         Rows of X by group (class). A row may be in no group.
     n_threads : int or None
         As `mercer._threads.n_threads` reads it. It changes nothing in the results.
+    held : bool
+        Whether rows are to be those of a matrix in any case.
 
     Attributes
     ----------
@@ -62,20 +65,22 @@ class DualSamples:
         Bytes of a kernel matrix that may be held where that pays.
     """
 
-    def __init__(self, kernel, X, groups, *, n_threads=None):
+    def __init__(self, kernel, X, groups, *, n_threads=None, held=False):
         self.kernel, self.n_threads = kernel, count_threads(n_threads)
         self._groups = [np.asarray(group, dtype=np.intp) for group in groups]
         self.sizes = np.array([len(group) for group in self._groups])
         self._X = X
         self.program = kernel._compiled(X.shape[1] if hasattr(X, "shape") else None)
-        self._layouts, self._matrix, self.most_held = {}, None, 0.0
+        self._layouts, self._matrix, self.held, self.most_held = {}, None, held, 0.0
+        self._lock = threading.Lock()
 
     # ---------------------------------------------------------------- layouts
 
     def _layout(self, dtype):
-        if dtype not in self._layouts:
-            self._layouts[dtype] = DualLayout(self, dtype)
-        return self._layouts[dtype]
+        with self._lock:
+            if dtype not in self._layouts:
+                self._layouts[dtype] = DualLayout(self, dtype)
+            return self._layouts[dtype]
 
     def matrix(self):
         """The kernel matrix of all rows of X, where rows come from no program."""
@@ -135,6 +140,11 @@ class DualSamples:
         if layout.run is not None:
             layout.hold(self.n_threads, on_step)
         return layout.matrix[:, : layout.n], layout.places
+
+    def entries(self, places):
+        """Entries (q, n) of some samples, in the groups' order, by the most precise matrix that is held."""
+        layout = self._layouts[max(self._layouts, key=lambda dtype: dtype.itemsize)]
+        return _native.matrix_entries(layout.matrix, layout.places[places], layout.places)
 
     # ---------------------------------------------------------------- solving
 

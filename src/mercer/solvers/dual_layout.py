@@ -23,8 +23,8 @@ from ..kernels.program import LeafKind
 from .faces import KernelRows, Rows
 
 __all__ = [
-    "STATUS", "DualLayout", "DualOutcome", "DualProblems", "dual_jobs", "most_steps", "same_diagonal", "spans",
-    "split",
+    "STATUS", "DualLayout", "DualOutcome", "DualProblems", "dual_jobs", "most_steps", "same_diagonal",
+    "spans", "split",
 ]  # fmt: skip
 
 #: What a problem's ``status`` means.
@@ -200,7 +200,8 @@ class DualLayout:
         n = int(sizes.sum())
         few = self.dtype == np.float64 and n <= _HELD_UP_TO
         many = n <= _HELD_EACH * len(sizes) and n * n * self.dtype.itemsize <= self.samples.most_held
-        return bool(self.samples.program.block_leaves) or (len(sizes) >= _HELD_FROM and (few or many))
+        given = bool(self.samples.program.block_leaves)
+        return given or self.samples.held or (len(sizes) >= _HELD_FROM and (few or many))
 
     def rows(self, ranges):
         """Entries of the kernel among the variables of those places."""
