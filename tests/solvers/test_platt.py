@@ -3,10 +3,17 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from mercer import SVC, NuSVC
 from mercer.estimators._canonical import CanonicalRows
-from mercer.solvers.platt import fit_sigmoid, sigmoid
+from mercer.solvers.platt import fit_sigmoids, sigmoid
+
+
+def fit_sigmoid(decisions, positive, weights):
+    """A and B of a single one."""
+    A, B = fit_sigmoids(decisions, positive, weights, np.array([len(decisions)]))
+    return A[0], B[0]
 
 
 def numbers(positive, weights):
@@ -49,6 +56,24 @@ def test_decisions_that_hardly_differ_have_the_share_of_the_positive(weight, apa
     share = (n_pos * (n_pos + 1) / (n_pos + 2) + n_neg / (n_neg + 2)) / (n_pos + n_neg)
     np.testing.assert_allclose(sigmoid(decisions, A, B), share, atol=1e-6)
     assert abs(A) * scale < 100
+
+
+@pytest.mark.parametrize("through_half", [False, True])
+def test_sigmoids_together_are_those_by_themselves(through_half, rng):
+    sizes, parts = rng.integers(1, 60, 40), []
+    for number, n in enumerate(sizes):
+        f = rng.normal(size=n) * 10.0 ** rng.integers(-6, 6) + (number % 3)
+        weights = rng.uniform(0.1, 2, n) * 10.0 ** rng.integers(-9, 9)
+        parts.append((0 * f if number % 7 == 0 else f, f > rng.normal(size=n), weights))
+    flat = map(np.concatenate, zip(*parts, strict=True))
+    together = fit_sigmoids(*flat, sizes.cumsum(), through_half=through_half)
+    alone = [fit_sigmoids(*part, np.array([len(part[0])]), through_half=through_half) for part in parts]
+    np.testing.assert_allclose(np.transpose(together), np.array(alone)[:, :, 0], rtol=1e-9)
+
+
+def test_sigmoids_do_not_overflow():
+    z = np.array([-np.inf, -800.0, -1.0, -0.0, 0.0, 1.0, 800.0, np.inf])
+    np.testing.assert_allclose(sigmoid(z, 1.0, 0.0), expit(-z), rtol=2 * np.finfo(float).eps)
 
 
 def test_of_three_classes_with_rows_that_are_next_to_equal():

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from .._native import dual_fill
-from ..solvers.dual_layout import dual_jobs, spans, split
+from ..solvers.dual_layout import dual_jobs, spans
 from ._warm import start_c, start_nu
 
 _BY_PROBLEM = (
@@ -55,9 +55,9 @@ class Machines:
         ρ of a ν-SVC, else 1.
     sides : Sides or None
         The samples of the problems, where there may be several.
-    held_out : list of (decisions, labels, samples, shares) or None
-        By problem, where parts were held out: the decisions about them from machines without them, which of
-        all distinct rows they are, and which parts of these.
+    held_out : tuple of ndarrays or None
+        Of the parts of samples that were held out, one problem after another: decisions of machines without
+        them, labels, which of all distinct rows they are, which parts of these; and where problems end.
     extra : dict
         More that one machine has: "epsilon".
     """
@@ -78,7 +78,7 @@ class Machines:
     coupled: bool = False
     scale: np.ndarray | None = None
     sides: "Sides | None" = None
-    held_out: list | None = None
+    held_out: tuple | None = None
     extra: dict = field(default_factory=dict)
 
     def widen(self, places, total):
@@ -323,7 +323,7 @@ def _c_outcome(outcome, sides, upper, weights):
 
 
 def _held_out(outcome, sides, folds, bias, linear, divisor=None):
-    """By problem: decisions about its samples by folds that held parts out, labels, which, and how much."""
+    """`Machines.held_out`."""
     samples, p = sides.samples, len(sides.counts)
     place, fold = np.nonzero(folds[:, samples].T)
     problem = np.arange(p).repeat(sides.lengths)[place]
@@ -332,9 +332,8 @@ def _held_out(outcome, sides, folds, bias, linear, divisor=None):
     decisions += bias.reshape(-1, p)[fold + 1, problem]
     if divisor is not None:
         decisions /= divisor.reshape(-1, p)[fold + 1, problem]
-    parts = decisions, sides.labels[place], samples[place], folds[fold, samples[place]]
     ends = np.searchsorted(problem, np.arange(p), side="right")
-    return list(zip(*(split(part, ends) for part in parts), strict=True))
+    return decisions, sides.labels[place], samples[place], folds[fold, samples[place]], ends
 
 
 def nu_machines(samples, rows, weights, nu, pairs, *, folds=None, previous=None, **options):

@@ -10,7 +10,7 @@ import numpy as np
 __all__ = ["couple", "votes_and_sums"]
 
 # Numbers of one batch of linear systems.
-_BATCH = 2**20
+_BATCH = 2**16
 # LIBSVM's bounds on pairwise probabilities: with one of 0 the coupling is singular.
 _LEAST = 1e-7
 
@@ -54,11 +54,11 @@ def couple(probabilities, k):
     step = max(1, _BATCH // (k + 1) ** 2)
     for start in range(0, len(out), step):
         r = np.clip(probabilities[start : start + step], _LEAST, 1 - _LEAST)
+        wins = np.zeros((len(r), k, k))  # of the row's class against the column's
+        wins[:, a, b], wins[:, b, a] = r, 1 - r
         system = np.zeros((len(r), k + 1, k + 1))
-        system[:, a, b] = system[:, b, a] = -r * (1 - r)
-        for c in range(k):
-            # Q_cc = Σ r_jc²: r holds the first's probability, the other's is 1 − r
-            system[:, c, c] = np.square(1 - r[:, a == c]).sum(axis=1) + np.square(r[:, b == c]).sum(axis=1)
+        np.multiply(wins, -wins.transpose(0, 2, 1), out=system[:, :k, :k])
+        system[:, np.arange(k), np.arange(k)] = np.square(wins).sum(axis=1)
         system[:, k, :k] = system[:, :k, k] = 1.0
         right = np.zeros((len(r), k + 1, 1))
         right[:, k] = 1.0

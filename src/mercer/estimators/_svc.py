@@ -13,7 +13,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 
 from ..kernels.prepared import n_rows, take_rows
-from ..solvers.platt import fit_sigmoid, sigmoid
+from ..solvers.platt import fit_sigmoids, sigmoid
 from ._base import check_choice, check_flag, check_number, check_rng
 from ._certain import certain_argmax, certain_votes
 from ._labels import encode_labels
@@ -26,8 +26,8 @@ __all__ = ["SupportVectorClassifier"]
 _FOLDS = 5
 # And as how many rows one may count.
 _MOST_UNITS = 2**40
-# Numbers of one batch of votes.
-_BATCH = 2**22
+# Numbers of one batch of votes, or of decisions, and as many rows of it at least.
+_BATCH, _ROWS = 2**22, 64
 # The largest error of a rounded sum over that of some like it; sums within a tile are rounded, too.
 _SAFETY = 6.0
 
@@ -377,7 +377,19 @@ class SupportVectorClassifier(ClassifierMixin, SupportVectorMachine):
             raise NotFittedError(
                 "predict_proba is not available when fitted with probability=False; fit again"
             )
-        values = self._values(X)
+        m = n_rows(X)
+        step = max(_ROWS, _BATCH // k**2)
+        if m <= step:
+            return self._probabilities(self._values(X))
+        out = np.empty((m, k), self._dtype_of(X))
+        for start in range(0, m, step):
+            part = slice(start, start + step)
+            out[part] = self._probabilities(self._values(take_rows(X, part)))
+        return out
+
+    def _probabilities(self, values):
+        """Of all classes (m, k), by decisions of all problems (m, p)."""
+        k = len(self.classes_)
         present = np.setdiff1d(np.arange(k), self._absent)
         out = np.zeros((len(values), k), values.dtype)
         if not self._pairwise:
@@ -488,7 +500,7 @@ def _settle_absent(intercept, present, k):
 def _sigmoids(machines, rows, problems, two_classes):
     """A and B of each problem, from decisions about samples that were held out."""
     A, B = np.zeros((2, len(machines.intercept)))
-    for place, (decisions, labels, samples, shares) in zip(problems, machines.held_out, strict=True):
-        weights = shares * rows.weights[samples]
-        A[place], B[place] = fit_sigmoid(decisions, labels > 0, weights, through_half=two_classes)
+    decisions, labels, samples, shares, ends = machines.held_out
+    weights = shares * rows.weights[samples]
+    A[problems], B[problems] = fit_sigmoids(decisions, labels > 0, weights, ends, through_half=two_classes)
     return A, B
