@@ -13,7 +13,7 @@ from ..kernels.prepared import cast_side, centres, n_rows, sides, single_side, t
 from ..kernels.program import Side
 from ..kernels.views import View
 
-__all__ = ["Expansion", "decisions_of"]
+__all__ = ["Expansion", "decisions_of", "votes_of"]
 
 # Samples by which float32 sums are judged, and the part of all that may be as many, or larger than these.
 _PROBE, _PART, _LARGER = 16, 1 / 64, 1 / 256
@@ -255,6 +255,14 @@ def decisions_of(K, pairs, n_threads):
     out, (*run, blocks) = np.empty((len(K), len(pairs[2]))), _given(K)
     _native.pair_decisions(*run, pairs, out, blocks=blocks, n_threads=n_threads)
     return out
+
+
+def votes_of(K, pairs, *, tie_to_first=False, n_threads=None):
+    """`Expansion.pair_votes` likewise."""
+    *run, blocks = _given(K)
+    return _native.pair_votes(
+        *run, pairs, blocks=blocks, tie_to_first=tie_to_first, n_threads=n_threads
+    )
 
 
 def _given(K):

@@ -18,8 +18,9 @@ from .._arrays import available_memory
 from .._native import matrix_entries
 from .._threads import one_blas_thread
 from ..estimators._base import same_parameters
-from ..estimators._expansion import decisions_of
+from ..estimators._expansion import decisions_of, votes_of
 from ..estimators._machines import coefficients_by_class
+from ..estimators._one_against_one import votes_and_sums
 from ..estimators._svm import in_range
 from ..estimators.svm import SVC
 from ..kernels.prepared import n_rows, take_rows
@@ -163,8 +164,8 @@ class MachinePath:
 
         Returns
         -------
-        list of (C, seconds, decisions, converged), or None
-            Decisions by pair of the held-out rows, and of the training rows if they are wanted. None where
+        list of (C, seconds, values, converged), or None
+            What `decided` takes of the held-out rows, and of the training rows if they are wanted. None where
             there is a machine without finite coefficients, or none at all: the fit by itself says why.
         """
         try:
@@ -184,10 +185,12 @@ class MachinePath:
             "tol": float(machine.tol), "shrinking": bool(machine.shrinking),
             "cache_bytes": 2.0**28 if cache is None else cache,
         }  # fmt: skip
-        size = 8 * len(Cs) * sum(map(len, self._rows_of(task))) * len(self.pairs.jobs)
+        together = _MANY <= self.pairs.k and len(self.place) <= _SMALL * self.pairs.k
+        each = 1 if together and self.labels_only else len(self.pairs.jobs)
+        size = 8 * len(Cs) * sum(map(len, self._rows_of(task))) * each
         if size > _DECISIONS and size * self.n_threads > _SHARE * available_memory():
             return None
-        if _MANY <= self.pairs.k and len(self.place) <= _SMALL * self.pairs.k:
+        if together:
             return self._run_together(task, Cs, options, check)
         chains = (
             Chain(task.gram, job, task.weights, Cs, check=check, **options)
@@ -227,9 +230,17 @@ class MachinePath:
             seconds = time.perf_counter() - begun
             V = coefficients_by_class(betas, pairs.sides, classes, pairs.k, len(weights))
             machines = pairs.offsets, V, solved.bias[:, 0]
-            values = [decisions_of(samples.entries(rows), machines, n_threads=1) for rows in wanted]
+            values = [self._told(task.machine, samples.entries(rows), machines) for rows in wanted]
             steps.append((C, seconds, values, bool((solved.status == _CONVERGED).all())))
         return steps
+
+    def _told(self, machine, K, pairs):
+        """Labels, where these will do, or decisions by kernel values (m, n)."""
+        if not self.labels_only:
+            return decisions_of(K, pairs, n_threads=1)
+        if machine._breaks_ties():
+            return np.argmax(votes_and_sums(*votes_of(K, pairs, tie_to_first=True, n_threads=1)), axis=1)
+        return np.argmax(votes_of(K, pairs, n_threads=1)[0], axis=1)
 
     def _decisions(self, held, paths, rows, check):
         """Decisions of some rows (places in class order), a list of (m, p) by C; `held` is the Gram's.
@@ -399,8 +410,8 @@ def _enter(search, path, task, steps):
     begin = time.perf_counter()
     by_part = zip(*(values for _, _, values, _ in steps), strict=True)
     told = [
-        scores.decided_each(machine, give, [one.astype(dtype, copy=False) for one in decisions], *part)
-        for part, decisions in zip(parts, by_part, strict=True)
+        scores.decided_each(machine, give, [_typed(one, dtype) for one in values], *part)
+        for part, values in zip(parts, by_part, strict=True)
     ]
     score_time = (time.perf_counter() - begin) / len(steps)
     for (C, spent, *_), (scored, error), *of_train in zip(steps, *told, strict=True):
@@ -410,6 +421,11 @@ def _enter(search, path, task, steps):
         for index in task.cells[C]:
             search.outcomes[index][task.fold] = outcome
     return sum(not converged for *_, converged in steps)
+
+
+def _typed(values, dtype):
+    """Decisions in a dtype; labels as they are."""
+    return values.astype(dtype, copy=False) if values.ndim == 2 else values
 
 
 def _tasks(path, machines, n_splits):

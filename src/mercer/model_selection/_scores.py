@@ -31,9 +31,9 @@ _RESPONSES = {"predict", "decision_function"}
 
 
 def decided(machine, classes):
-    """A machine that answers with given decisions, and a function that gives it those of all pairs (m, p).
+    """A machine that answers with what it is given, and a function that gives it that.
 
-    `machine` is not fitted.
+    These are decisions of all pairs, (m, p), or which class each row is of, (m,). `machine` is not fitted.
     """
     machine = copy(machine)
     box, k = {}, len(classes)
@@ -43,7 +43,13 @@ def decided(machine, classes):
         _query_samples=lambda X: np.arange(n_rows(X)), _values=lambda rows: box["values"][rows],
         _votes=lambda rows, **options: pair_votes_given(box["values"][rows], k, **options),
     )  # fmt: skip
-    return machine, lambda values: box.update(values=values)
+
+    def give(values):
+        box["values"] = values
+        if values.ndim == 1:
+            machine._labels = lambda rows: box["values"][rows]
+
+    return machine, give
 
 
 def known_from_decisions(scoring, scorers, more=()):
