@@ -248,9 +248,7 @@ def test_sums_stay_where_nothing_bounds_beta(separate):
     samples = DualSamples(RBF(1.0), X, [np.arange(half), np.arange(half, n)])
     job = dual_jobs((0, 1), (1, 2), separate=separate)
     c = 3 + 0.03 * X[:, :1].T + 0.003 * rng.normal(size=(1, n))
-    out = samples.solve(
-        job, c, np.zeros((1, n)), np.full((1, n), np.inf), tol=1e-8, start=np.full(n, 1 / n)
-    )
+    out = samples.solve(job, c, np.zeros((1, n)), np.full((1, n), np.inf), tol=1e-8, start=np.full(n, 1 / n))
     assert out.n_iter[0] > 256  # β is looked at as a whole now and then
     assert out.betas.sum() == pytest.approx(1, rel=1e-12)
     if separate:

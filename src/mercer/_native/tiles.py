@@ -79,9 +79,7 @@ def matmul(
     V = np.ascontiguousarray(V if scale is None else V / scale, dtype=dtype)
     target = out if out.flags.c_contiguous and out.dtype == FLOAT64 else np.empty(out.shape)
     threads = count_threads(n_threads)
-    run = _gram.Run(
-        program, left, right, symmetric, blocks, dtype, threads, densify=densify, cancels=cancels
-    )
+    run = _gram.Run(program, left, right, symmetric, blocks, dtype, threads, densify=densify, cancels=cancels)
     run.matmul(V, target)
     if scale is not None:
         target *= scale

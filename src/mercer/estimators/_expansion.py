@@ -145,9 +145,7 @@ class Expansion:
         out = np.empty((left.n, len(coefficients)))
         with np.errstate(over="ignore", invalid="ignore"):
             V = np.ascontiguousarray(coefficients.T, dtype=np.float32)
-            _native.matmul(
-                self.program, left, right, V, out, cancels=0.0, densify=True, n_threads=n_threads
-            )
+            _native.matmul(self.program, left, right, V, out, cancels=0.0, densify=True, n_threads=n_threads)
         return (out, rows, errors) if np.isfinite(out).all() else None
 
     def single_votes(self, X, pairs, safety, n_threads=None):
@@ -260,9 +258,7 @@ def decisions_of(K, pairs, n_threads):
 def votes_of(K, pairs, *, tie_to_first=False, n_threads=None):
     """`Expansion.pair_votes` likewise."""
     *run, blocks = _given(K)
-    return _native.pair_votes(
-        *run, pairs, blocks=blocks, tie_to_first=tie_to_first, n_threads=n_threads
-    )
+    return _native.pair_votes(*run, pairs, blocks=blocks, tie_to_first=tie_to_first, n_threads=n_threads)
 
 
 def _given(K):
