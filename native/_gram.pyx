@@ -313,9 +313,8 @@ cdef class Run:
             with nogil:
                 mercer_matmul_end(&self.run, &state, <double *>pointer)
 
-
-    def pairs(self, const ptrdiff_t[::1] starts, coefficients, intercept, errors, row_errors, bint tie_to_first,
-              double[:, ::1] votes, double[:, ::1] more, double[:, ::1] decisions):
+    def pairs(self, const ptrdiff_t[::1] starts, coefficients, intercept, errors, row_errors,
+              bint tie_to_first, double[:, ::1] votes, double[:, ::1] more, double[:, ::1] decisions):
         """Fill votes and more (n, k), or decisions (n, p) if that is not None: `_native.pair_votes`.
 
         Everything but those has the run's dtype and C order; errors may be None.
