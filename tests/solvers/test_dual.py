@@ -13,7 +13,7 @@ from scipy import sparse
 from mercer._native import DUAL_JOB, dual_fill, dual_lay_jobs, dual_layout, dual_place
 from mercer.kernels import RBF, FunctionKernel, Laplacian, Linear, Polynomial, Precomputed
 from mercer.solvers.dual import DualSamples
-from mercer.solvers.dual_layout import STATUS, dual_jobs
+from mercer.solvers.dual_layout import STATUS, DualLayout, dual_jobs
 
 PAIR = dual_jobs((0, 1), (1, 2), (1.0, -1.0))
 A, B = np.triu_indices(4, 1)
@@ -619,3 +619,51 @@ class TestLayouts:
         upper = np.array([0.5, 0.0, 2.0, 1.0, 0.25])
         found = dual_fill(np.array([1.0, -0.75, 9.0]), np.array([0, 3, 1]), np.array([3, 2, 2]), upper)
         np.testing.assert_array_equal(found, [0.5, 0.0, 0.5, -0.75, 0.0, 0.0, 2.0])
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.3), Precomputed()], ids=str)
+@pytest.mark.parametrize("off", [0.0, 5e-4])
+def test_float32_rows_do_where_exact_values_of_few_variables_prove_the_gap(kernel, off, rng, monkeypatch):
+    X = rng.normal(size=(1300, 4))
+    y = (X[:, 0] * X[:, 1] + 0.7 * rng.normal(size=1300) > 0).astype(int)
+    groups, tol = groups_of(y), 1e-3
+    K = RBF(0.3)(X)
+    samples = DualSamples(kernel, X if kernel == RBF(0.3) else K, groups)
+    # as large as they may be; what they are is added to F, below
+    monkeypatch.setattr(DualSamples, "rounding", lambda self: 2e-6)
+    outcome_of = DualLayout.outcome
+
+    def disturbed(layout, *args, **options):
+        out = outcome_of(layout, *args, **options)
+        if layout.dtype == np.float32:
+            out.fields[...] += off * np.sin(1e3 * out.fields)
+        return out
+
+    monkeypatch.setattr(DualLayout, "outcome", disturbed)
+    one = np.ones((1, 1300))
+    out = samples.solve(PAIR, one, 0 * one, 20 * one, tol=tol, fields=True)
+    assert out.rows == "float32"
+    order, sign = np.concatenate(groups), np.repeat([1.0, -1.0], [len(group) for group in groups])
+    lower, upper = np.minimum(20 * sign, 0), np.maximum(20 * sign, 0)
+    F = sign - K[np.ix_(order, order)] @ out.betas
+    gap = F[out.betas < upper].max() - F[out.betas > lower].min()
+    np.testing.assert_allclose(out.gap, gap, atol=1e-11)
+    assert gap <= tol
+    free = (out.betas > lower) & (out.betas < upper)
+    np.testing.assert_allclose(out.fields[free], F[free], atol=1e-11)
+    np.testing.assert_allclose(out.fields, F, atol=1.1e-3 if off else 1e-4)
+    np.testing.assert_allclose(out.bias[0, 0], F[free].mean(), atol=1e-12)
+    np.testing.assert_allclose(out.objective, -0.5 * out.betas @ (F + sign), rtol=1e-6 if not off else 1e-3)
+
+
+def test_a_gap_that_exact_values_do_not_prove_goes_on_in_float64(rng, monkeypatch):
+    X = rng.normal(size=(1300, 4))
+    y = (X[:, 0] * X[:, 1] + 0.7 * rng.normal(size=1300) > 0).astype(int)
+    samples = DualSamples(RBF(0.3), X, groups_of(y))
+    monkeypatch.setattr(DualSamples, "rounding", lambda self: 2e-6)
+    exact = DualSamples.product
+    monkeypatch.setattr(DualSamples, "product", lambda *args: exact(*args) + 1e-2 * np.arange(len(args[1])))
+    one = np.ones((1, 1300))
+    out = samples.solve(PAIR, one, 0 * one, 20 * one, tol=1e-3, fields=True)
+    assert out.rows == "float32, float64"
+    assert out.gap[0] <= 1e-3

@@ -15,7 +15,7 @@ from .. import _native
 from .._arrays import available_memory
 from .._threads import n_threads as count_threads
 from ..kernels.precomputed import Precomputed
-from ..kernels.prepared import sides, single_side, take_rows
+from ..kernels.prepared import cast_side, sides, single_side, take_rows
 from .dual_layout import STATUS, DualLayout, DualProblems, most_steps, same_diagonal
 from .faces import face_steps, newton_on_faces
 
@@ -40,6 +40,8 @@ _FACE_NUMBERS = 3
 # A constant of c is left out where it is so many times what c spreads over: less takes few digits.
 _FAR = 100
 _CAPPED = STATUS.index("capped")
+# Exact values of F for one of so many variables are worth a look before those for all.
+_MANY_NEAR = 2
 
 
 class DualSamples:
@@ -140,6 +142,20 @@ class DualSamples:
         if layout.run is not None:
             layout.hold(self.n_threads, on_step)
         return layout.matrix[:, : layout.n], layout.places
+
+    def product(self, places, used, coefficients):
+        """Sums over `used` samples with coefficients, at those places in the groups' order, in float64."""
+        rows = np.concatenate(self._groups)
+        rows, used = rows[places], rows[used]
+        if self.program.block_leaves:
+            return self.matrix()[rows][:, used] @ coefficients
+        left, right = (
+            cast_side(sides(self.program, take_rows(self._X, some))[0], np.dtype(np.float64))
+            for some in (rows, used)
+        )
+        out = np.empty((len(rows), 1))
+        _native.matmul(self.program, left, right, coefficients[:, None], out, n_threads=self.n_threads)
+        return out[:, 0]
 
     def entries(self, places):
         """Entries (q, n) of some samples, in the groups' order, by the most precise matrix that is held."""
@@ -331,10 +347,43 @@ class _Course:
         And with those that ended by rates that are equal when they are rounded.
         """
         status = self.outcome.status
-        short = (noise > tol / 2) | (self.outcome.gap > tol) | (status == STATUS.index("stalled"))
-        again = np.flatnonzero(short & (status != _CAPPED) & ~self.double)
+        short = (self.outcome.gap > tol) | (status == STATUS.index("stalled"))
+        doubtful = (noise > tol / 2) & ~short & ~self.double & (status != _CAPPED)
+        for index in np.flatnonzero(doubtful):
+            doubtful[index] = not self._is_close(index, noise[index], tol)
+        again = np.flatnonzero((short | doubtful) & (status != _CAPPED) & ~self.double)
         if again.size:
             self.run(np.dtype(np.float64), tol, again)
+
+    def _is_close(self, index, noise, tol):
+        """Whether the gap of a problem is up to tol by exact F of the few variables that can set it.
+
+        These are all whose F, which may be off by `noise`, could be the extreme one; with them come those that
+        set the bias. F, the gap, the bias and the objective get what is exact.
+        """
+        outcome, jobs = self.outcome, self.jobs[[index]]
+        if outcome.fields is None or jobs["separate"][0] or jobs["epsilon"][0]:
+            return False
+        problems = DualProblems(self.samples._layout(np.dtype(np.float32)), jobs)
+        linear, lower, upper = problems.placed(*self.box)[:, problems.taken]
+        here = slice(outcome.ends[index] - len(linear), outcome.ends[index])
+        beta, F = outcome.betas[here], outcome.fields[here].copy()
+        up, down, used = beta < upper, beta > lower, np.flatnonzero(beta)
+        if not (up.any() and down.any()):
+            return False
+        near = up & (F >= F[up].max() - 2 * noise) | down & (F <= F[down].min() + 2 * noise) | up & down
+        if _MANY_NEAR * np.count_nonzero(near) > len(F):
+            return False
+        places = problems.samples[near], problems.samples[used]
+        F[near] = linear[near] - self.samples.product(*places, beta[used])
+        most, least = F[up].max(), F[down].min()
+        if not most - least <= tol:
+            return False
+        outcome.fields[here], outcome.gap[index] = F, most - least
+        outcome.most[index, 0], outcome.least[index, 0] = most, least
+        outcome.bias[index, 0] = F[up & down].mean() if (up & down).any() else (most + least) / 2
+        outcome.objective[index] = -0.5 * (beta @ (F + linear))
+        return True
 
     def _of(self, which):
         """Which of all β are those of some problems."""
