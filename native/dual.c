@@ -30,6 +30,10 @@ enum { DRIFT_FROM = 10 };
 enum { WORK_BETWEEN_LOOKS = 4000000 };
 static const double POLL_EVERY = 0.02;
 
+/* Rows of more work for an entry are computed some at a time: fits of 180, 256 and 784 features take 0.7 of the time, of
+ * 57 and fewer, where rows that are not asked for cost as much as is gained, 1.05 to 1.4. */
+static const double TOGETHER_FROM = 120;
+
 /* ---- passes -------------------------------------------------------------------------------------------------- */
 
 /* Threads share passes over more positions than this (a microsecond). */
@@ -172,6 +176,54 @@ static double gap_of(const Smo *smo, int *part)
     return gap;
 }
 
+/* Other positions of a part whose rates are next to an extreme one, and whose rows are not there: upward ones from a
+ * threshold on, or minus the downward ones. Their rows are likely to be asked for: of those of real problems 0.6 to 0.98
+ * were. */
+#define NEXT_OF(T)                                                                                                    \
+    for (ptrdiff_t k = smo->begin[part]; k < smo->begin[part + 1]; k++) {                                            \
+        const double rate = sign * (smo->F[k] + (double)((const T *)moves)[k]);                                       \
+        if (!(rate > rates[last]) || k == but || dual_has_row(&smo->rows, smo->variable, k))                         \
+            continue;                                                                                                 \
+        int at = last;                                                                                                \
+        for (; at > 0 && rate > rates[at - 1]; at--) {                                                                \
+            rates[at] = rates[at - 1];                                                                                \
+            next[at] = next[at - 1];                                                                                  \
+        }                                                                                                             \
+        rates[at] = rate;                                                                                             \
+        next[at] = k;                                                                                                 \
+    }
+
+static int next_rows(const Smo *smo, int part, int upward, ptrdiff_t but, ptrdiff_t next[DUAL_TOGETHER - 1])
+{
+    const MercerExtremes *found = &smo->found[part];
+    const double sign = upward ? 1 : -1, half = 0.5 * (found->most + found->least);
+    const void *moves = upward ? smo->up : smo->down;
+    const int last = DUAL_TOGETHER - 2;
+    double rates[DUAL_TOGETHER - 1];
+    int n = 0;
+    for (int k = 0; k <= last; k++) {
+        rates[k] = sign * half;
+        next[k] = -1;
+    }
+    if (smo->dual->table->element == 4)
+        NEXT_OF(float)
+    else
+        NEXT_OF(double)
+    while (n <= last && next[n] >= 0)
+        n++;
+    return n;
+}
+
+/* The row of a position that moves up or down, computed with some that may be asked for next. */
+static const char *row_at(Smo *smo, int part, ptrdiff_t k, int upward)
+{
+    ptrdiff_t next[DUAL_TOGETHER - 1];
+    int n = 0;
+    if (smo->rows.work > TOGETHER_FROM && !dual_has_row(&smo->rows, smo->variable, k))
+        n = next_rows(smo, part, upward, k, next);
+    return dual_row(&smo->rows, smo->variable, k, n, next);
+}
+
 /* One step; 0, DUAL_STALLED where nothing can move, or DUAL_NO_MEMORY. */
 static int iterate(Smo *smo, int part)
 {
@@ -179,7 +231,7 @@ static int iterate(Smo *smo, int part)
     const double rounding = 4 * (table->element == 4 ? 0x1p-23 : 0x1p-52) * smo->dual->scale;
     const double floor = rounding > 0 ? rounding : 1e-12;
     const ptrdiff_t i = smo->found[part].at_most, v = smo->variable[i];
-    const char *row_i = dual_row(&smo->rows, smo->variable, i);
+    const char *row_i = row_at(smo, part, i, 1);
     if (!row_i)
         return DUAL_NO_MEMORY;
     const double rate = smo->F[i] + smo_up(smo, v), K_ii = smo_element(smo, smo->diagonal, i);
@@ -189,7 +241,7 @@ static int iterate(Smo *smo, int part)
     if (j < 0)
         return DUAL_STALLED;
     const ptrdiff_t w = smo->variable[j];
-    const char *row_j = dual_row(&smo->rows, smo->variable, j);
+    const char *row_j = row_at(smo, part, j, 0);
     if (!row_j)
         return DUAL_NO_MEMORY;
     const double bend = K_ii + smo_element(smo, smo->diagonal, j) - 2 * smo_entry(smo, row_i, j);

@@ -123,8 +123,12 @@ int dual_rows_begin(DualRows *rows, const MercerDual *dual, const MercerDualJob 
 void dual_rows_end(DualRows *rows);
 /* About the vector operations of an entry. */
 double dual_work(const MercerRun *run);
-/* Row of the variable at a position, by stretches; valid until two more are asked for. NULL without memory. */
-const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position);
+/* Whether the row of the variable at a position need not be computed. */
+int dual_has_row(const DualRows *rows, const int32_t *variable, ptrdiff_t position);
+/* Row of the variable at a position, by stretches; valid until two more are asked for. NULL without memory. Where it is
+ * computed, so are those of other positions, which may be asked for next: four take less than twice the time of one. */
+enum { DUAL_TOGETHER = 4 };
+const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position, int n_next, const ptrdiff_t *next);
 /* Keeps the columns at positions kept[0..n_kept), of which −1 is padding. */
 int dual_rows_shrink(DualRows *rows, const int32_t *variable, const int32_t *kept, ptrdiff_t n_kept);
 /* Back to all variables. */

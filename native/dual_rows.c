@@ -11,6 +11,8 @@ enum { FIRST_BYTES = 1 << 25 };
 /* Memory for rows comes in chunks that memory.c keeps between problems: just below whole huge pages. */
 enum { CHUNK_BYTES = (1 << 22) - 64, CHUNK_ROWS = 16 };
 enum { ROW_NEW = -1, ROW_GONE = -2 };
+/* With fewer slots rows that nobody asked for yet would drive out those at work. */
+enum { MANY_SLOTS = 64 };
 
 static ptrdiff_t least(ptrdiff_t a, ptrdiff_t b)
 {
@@ -193,10 +195,12 @@ static void leave_shared(const DualRows *rows, const DualRange *range, ptrdiff_t
         free(part); /* two threads at once: the values are the same */
 }
 
+/* Rows that are computed together. */
 typedef struct {
     const DualRows *rows;
-    ptrdiff_t layout_row;
-    char *out;
+    int n_rows;
+    int32_t layout_row[DUAL_TOGETHER];
+    char *out[DUAL_TOGETHER];
 } Fill;
 
 /* Columns j0..j1 of a range. */
@@ -205,24 +209,28 @@ static void fill_range(const Fill *job, const DualRange *range, ptrdiff_t j0, pt
     const DualRows *rows = job->rows;
     const MercerDual *dual = rows->dual;
     const size_t size = element(rows);
-    const int32_t row_of[1] = {(int32_t)job->layout_row};
-    char *to = job->out + (size_t)range->position * size;
+    const ptrdiff_t tile = dual->table->tile;
     if (range->run) {
         MercerRun run = *range->run;
-        run.row_of = row_of;
-        for (ptrdiff_t j = j0; j < j1; j += dual->table->tile) {
-            const ptrdiff_t end = least(j + dual->table->tile, j1);
-            memcpy(to + (size_t)j * size, dual->table->tile_values(&run, scratch, 0, 1, range->at + j, range->at + end),
-                   (size_t)(end - j) * size);
+        run.row_of = job->layout_row;
+        for (ptrdiff_t j = j0; j < j1; j += tile) {
+            const ptrdiff_t end = least(j + tile, j1);
+            const char *values = dual->table->tile_values(&run, scratch, 0, job->n_rows, range->at + j, range->at + end);
+            for (int r = 0; r < job->n_rows; r++)
+                memcpy(job->out[r] + (size_t)(range->position + j) * size, values + (size_t)(r * tile) * size,
+                       (size_t)(end - j) * size);
         }
         return;
     }
-    const char *row = (const char *)dual->matrix + (size_t)(job->layout_row * dual->ld) * size;
     const int32_t *column = rows->gathered.column_of;
-    for (ptrdiff_t j = j0; size == 4 && j < j1; j++)
-        ((float *)to)[j] = ((const float *)row)[column[j]];
-    for (ptrdiff_t j = j0; size == 8 && j < j1; j++)
-        ((double *)to)[j] = ((const double *)row)[column[j]];
+    for (int r = 0; r < job->n_rows; r++) {
+        const char *row = (const char *)dual->matrix + (size_t)(job->layout_row[r] * dual->ld) * size;
+        char *to = job->out[r] + (size_t)range->position * size;
+        for (ptrdiff_t j = j0; size == 4 && j < j1; j++)
+            ((float *)to)[j] = ((const float *)row)[column[j]];
+        for (ptrdiff_t j = j0; size == 8 && j < j1; j++)
+            ((double *)to)[j] = ((const double *)row)[column[j]];
+    }
 }
 
 /* Ranges whose columns are to be computed: where each sample has two variables the second one is a copy. */
@@ -244,42 +252,75 @@ static void fill_part(void *context, int part, int thread)
     }
 }
 
-static void fill(DualRows *rows, ptrdiff_t layout_row, char *out)
+/* A range by one thread, but for what other problems left of it. */
+static void fill_alone(const Fill *job, const DualRange *range, int may_share)
+{
+    const size_t at = (size_t)range->position * element(job->rows);
+    Fill left = {.rows = job->rows, .n_rows = 0};
+    for (int r = 0; r < job->n_rows; r++)
+        if (!may_share || !copy_shared(job->rows, range, job->layout_row[r], job->out[r] + at)) {
+            left.layout_row[left.n_rows] = job->layout_row[r];
+            left.out[left.n_rows++] = job->out[r];
+        }
+    if (left.n_rows)
+        fill_range(&left, range, 0, range->length, job->rows->scratch);
+    for (int r = 0; may_share && r < left.n_rows; r++)
+        leave_shared(job->rows, range, left.layout_row[r], left.out[r] + at);
+}
+
+/* Zeros where ranges are padded. */
+static void pad(const DualRows *rows, char *out)
 {
     const size_t size = element(rows);
-    Fill job = {rows, layout_row, out};
     ptrdiff_t filled = 0;
-    for (int r = 0; r < rows->n_ranges; r++) { /* zeros where a range is padded */
+    for (int r = 0; r < rows->n_ranges; r++) {
         const DualRange *range = &rows->ranges[r];
         memset(out + (size_t)filled * size, 0, (size_t)(range->position - filled) * size);
         filled = range->position + range->length;
     }
     memset(out + (size_t)filled * size, 0, (size_t)(rows->n - filled) * size);
-    rows->n_computed++;
+}
+
+static void fill(DualRows *rows, Fill *job)
+{
+    const size_t size = element(rows);
     const int n_ranges = n_distinct(rows);
     const DualRange *ranges = rows->ranges;
-    const int by_team = rows->team && rows->work * (double)rows->n > TEAM_WORK;
-    if (by_team)
-        team_run(rows->team, fill_part, &job);
-    for (int r = 0; !by_team && r < n_ranges; r++) {
-        char *values = out + (size_t)ranges[r].position * size;
-        if (n_ranges == 1 || !copy_shared(rows, &ranges[r], layout_row, values)) {
-            fill_range(&job, &ranges[r], 0, ranges[r].length, rows->scratch);
-            if (n_ranges == 2)
-                leave_shared(rows, &ranges[r], layout_row, values);
-        }
-    }
-    if (n_ranges < rows->n_ranges)
-        memcpy(out + (size_t)ranges[1].position * size, out + (size_t)ranges[0].position * size,
+    for (int r = 0; r < job->n_rows; r++)
+        pad(rows, job->out[r]);
+    rows->n_computed += job->n_rows;
+    if (rows->team && rows->work * (double)(rows->n * job->n_rows) > TEAM_WORK)
+        team_run(rows->team, fill_part, job);
+    else
+        for (int r = 0; r < n_ranges; r++)
+            fill_alone(job, &ranges[r], rows->n_ranges == 2 && n_ranges == 2);
+    for (int r = 0; n_ranges < rows->n_ranges && r < job->n_rows; r++)
+        memcpy(job->out[r] + (size_t)ranges[1].position * size, job->out[r] + (size_t)ranges[0].position * size,
                (size_t)ranges[0].length * size);
 }
 
-const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position)
+int dual_has_row(const DualRows *rows, const int32_t *variable, ptrdiff_t position)
 {
-    const ptrdiff_t v = row_variable(rows, variable[position]), at = dual_layout(rows->job, v);
+    return (!rows->dual->run && !rows->is_gathered) || rows->slot_of[row_variable(rows, variable[position])] >= 0;
+}
+
+/* Adds a row to those that are computed together; 0 without memory. */
+static int add_row(DualRows *rows, Fill *job, ptrdiff_t variable)
+{
+    const int32_t slot = take_slot(rows, variable);
+    if (slot < 0)
+        return 0;
+    job->layout_row[job->n_rows] = (int32_t)dual_layout(rows->job, variable);
+    job->out[job->n_rows++] = slot_memory(rows, slot);
+    return 1;
+}
+
+const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position, int n_next, const ptrdiff_t *next)
+{
+    const ptrdiff_t v = row_variable(rows, variable[position]);
     if (!rows->dual->run && !rows->is_gathered)
-        return (const char *)rows->dual->matrix + (size_t)(at * rows->dual->ld) * element(rows);
-    int32_t slot = rows->slot_of[v];
+        return (const char *)rows->dual->matrix + (size_t)(dual_layout(rows->job, v) * rows->dual->ld) * element(rows);
+    const int32_t slot = rows->slot_of[v];
     if (slot >= 0) {
         if (slot != rows->newest) {
             unlink_slot(rows, slot);
@@ -287,11 +328,16 @@ const void *dual_row(DualRows *rows, const int32_t *variable, ptrdiff_t position
         }
         return slot_memory(rows, slot);
     }
-    slot = take_slot(rows, v);
-    if (slot < 0)
+    Fill job = {.rows = rows, .n_rows = 0};
+    for (int k = 0; k < n_next && rows->n_slots >= MANY_SLOTS; k++) {
+        const ptrdiff_t w = row_variable(rows, variable[next[k]]);
+        if (w != v && rows->slot_of[w] < 0 && !add_row(rows, &job, w))
+            return NULL;
+    }
+    if (!add_row(rows, &job, v)) /* the last one: not the first to give way */
         return NULL;
-    fill(rows, at, slot_memory(rows, slot));
-    return slot_memory(rows, slot);
+    fill(rows, &job);
+    return job.out[job.n_rows - 1];
 }
 
 /* ---- beginning, shrinking, restoring --------------------------------------------------------------------- */

@@ -621,6 +621,27 @@ class TestLayouts:
         np.testing.assert_array_equal(found, [0.5, 0.0, 0.5, -0.75, 0.0, 0.0, 2.0])
 
 
+@pytest.mark.parametrize("stored", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("jobs", [PAIR, dual_jobs((0, 2), epsilon=0.1), dual_jobs((0, 2), (0, 2), separate=True)])
+def test_rows_computed_together_are_those_one_by_one(jobs, n_threads, stored, rng):
+    X = rng.normal(size=(700, 150)) * (rng.random((700, 150)) < 0.9)
+    y = (X[:, 0] + X[:, 1] ** 2 + 0.3 * rng.normal(size=700) > 1).astype(int)
+    samples = DualSamples(RBF(0.01), stored(X), groups_of(y), n_threads=n_threads)
+    one, start = np.ones((1, 700)), None
+    if jobs["separate"][0]:
+        start = np.concatenate([np.full(700, 0.5), np.full(700, -0.5)])
+    box = one * rng.normal(size=700), -one, one
+    found = [
+        # room for 8 rows only: then there is one at a time
+        samples.solve(jobs, *box, tol=1e-6, start=start, cache_bytes=bytes_, dtype=np.float64)
+        for bytes_ in (2.0**28, 8 * 8 * 1500)
+    ]
+    np.testing.assert_array_equal(found[0].betas, found[1].betas)
+    assert found[0].n_iter[0] > 100
+    assert found[0].n_rows[0] < found[1].n_rows[0]
+
+
 @pytest.mark.parametrize("kernel", [RBF(0.3), Precomputed()], ids=str)
 @pytest.mark.parametrize("off", [0.0, 5e-4])
 def test_float32_rows_do_where_exact_values_of_few_variables_prove_the_gap(kernel, off, rng, monkeypatch):
