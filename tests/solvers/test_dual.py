@@ -623,7 +623,9 @@ class TestLayouts:
 
 @pytest.mark.parametrize("stored", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("n_threads", [1, 2])
-@pytest.mark.parametrize("jobs", [PAIR, dual_jobs((0, 2), epsilon=0.1), dual_jobs((0, 2), (0, 2), separate=True)])
+@pytest.mark.parametrize(
+    "jobs", [PAIR, dual_jobs((0, 2), epsilon=0.1), dual_jobs((0, 2), (0, 2), separate=True)]
+)
 def test_rows_computed_together_are_those_one_by_one(jobs, n_threads, stored, rng):
     X = rng.normal(size=(700, 150)) * (rng.random((700, 150)) < 0.9)
     y = (X[:, 0] + X[:, 1] ** 2 + 0.3 * rng.normal(size=700) > 1).astype(int)

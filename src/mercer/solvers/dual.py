@@ -261,8 +261,12 @@ def _constants(jobs, linear):
     """
     low, high = 0.5 * linear.min(axis=1), 0.5 * linear.max(axis=1)
     far = np.abs(low + high) > _FAR * (high - low)
-    if far.any():
-        far[jobs["sets"][(jobs["signs"] < 0).any(axis=1)]] = False
+    if not far.any():
+        return None
+    negative = (jobs["signs"] < 0).any(axis=1)
+    if negative.all():
+        return None
+    far[jobs["sets"][negative]] = False
     return np.where(far, low + high, 0.0) if far.any() else None
 
 
@@ -306,9 +310,11 @@ class _Course:
         self.samples, self.jobs, self.box, self.max_iter, self.options = samples, jobs, box, max_iter, options
         self.outcome, self.double = None, np.zeros(len(jobs), bool)
         self.failed = np.zeros(len(jobs), int)
-        offsets = np.concatenate([[0], samples.sizes.cumsum()])
-        longest = int(np.diff(offsets[jobs["groups"]]).sum(axis=(1, 2)).max())
-        self.patience = min(max_iter, max(_LEAST_PATIENCE, _PATIENCE * longest))
+        patience = _LEAST_PATIENCE
+        if _PATIENCE * 2 * samples.sizes.sum() > patience:  # else no problem is long
+            offsets = np.concatenate([[0], samples.sizes.cumsum()])
+            patience = max(patience, _PATIENCE * int(np.diff(offsets[jobs["groups"]]).sum(axis=(1, 2)).max()))
+        self.patience = min(max_iter, patience)
 
     def run(self, dtype, tol, which=None, **start):
         """SMO with rows of a dtype, and steps over faces where it crawls.
@@ -358,8 +364,8 @@ class _Course:
     def _is_close(self, index, noise, tol):
         """Whether the gap of a problem is up to tol by exact F of the few variables that can set it.
 
-        These are all whose F, which may be off by `noise`, could be the extreme one; with them come those that
-        set the bias. F, the gap, the bias and the objective get what is exact.
+        These are all whose F, which may be off by `noise`, could be the extreme one; with them come those
+        that set the bias. F, the gap, the bias and the objective get what is exact.
         """
         outcome, jobs = self.outcome, self.jobs[[index]]
         if outcome.fields is None or jobs["separate"][0] or jobs["epsilon"][0]:

@@ -53,11 +53,12 @@ _JOB = np.dtype(
 
 
 def dual_jobs(first, second=(0, 0), signs=(1.0, 1.0), sets=(0, 0), *, separate=False, epsilon=0.0):
-    """Problems, as an array of one item each: all parameters may be the same for all, or by problem.
+    """Problems, as an array of one item each.
 
     Parameters
     ----------
-    first : pair of int
+    first : pair of int, or ndarray of shape (p, 2)
+        The same for all, or by problem, as the other pairs, too.
         Groups ``first[0]`` to ``first[1]`` (exclusive) are its variables, in the order of the groups' rows.
     second : pair of int
         A second range of groups, whose variables follow. It may be the first one again: then both variables
@@ -71,9 +72,10 @@ def dual_jobs(first, second=(0, 0), signs=(1.0, 1.0), sets=(0, 0), *, separate=F
     epsilon : float
         ε.
     """
-    pairs = [np.atleast_2d(each) for each in (first, second, signs, sets)]
-    jobs = np.empty(max(map(len, pairs)), _JOB)
-    jobs["groups"][:, 0], jobs["groups"][:, 1], jobs["signs"], jobs["sets"] = pairs
+    by_problem = [len(each) for each in (first, second, signs, sets) if isinstance(each, np.ndarray)]
+    jobs = np.empty(max(by_problem, default=1), _JOB)
+    groups = jobs["groups"]
+    groups[:, 0], groups[:, 1], jobs["signs"], jobs["sets"] = first, second, signs, sets
     jobs["separate"], jobs["epsilon"] = separate, epsilon
     return jobs
 
