@@ -679,6 +679,29 @@ def test_float32_rows_do_where_exact_values_of_few_variables_prove_the_gap(kerne
     np.testing.assert_allclose(out.objective, -0.5 * out.betas @ (F + sign), rtol=1e-6 if not off else 1e-3)
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 0.2])
+def test_exact_values_of_few_variables_prove_the_gap_of_a_tube(epsilon, rng, monkeypatch):
+    X = rng.normal(size=(1300, 3))
+    c, K = np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=1300), RBF(0.3)(X)
+    samples = DualSamples(RBF(0.3), X, [np.arange(1300)])
+    monkeypatch.setattr(DualSamples, "rounding", lambda self: 2e-6)
+    box = c[None], np.full((1, 1300), -20.0), np.full((1, 1300), 20.0)
+    out = samples.solve(dual_jobs((0, 1), epsilon=epsilon), *box, tol=1e-3, fields=True)
+    if epsilon:  # of most variables β is 0; without a tube none is, and all are computed anew
+        assert out.rows == "float32"
+    beta, F = out.betas, c - K @ out.betas
+    up, down = F + np.where(beta < 0, epsilon, -epsilon), F + np.where(beta > 0, -epsilon, epsilon)
+    gap = up[beta < 20].max() - down[beta > -20].min()
+    np.testing.assert_allclose(out.gap, gap, atol=1e-11)
+    assert gap <= 1e-3
+    free = (np.abs(beta) < 20) & ((beta != 0) | (epsilon == 0))
+    np.testing.assert_allclose(out.bias[0, 0], up[free].mean(), atol=1e-12)
+    # F of variables at bounds is that of float32 rows, off by about their rounding times |β|₂
+    atol = 0.5 * np.finfo(np.float32).eps * beta @ beta
+    expected = epsilon * np.abs(beta).sum() - 0.5 * beta @ (F + c)
+    np.testing.assert_allclose(out.objective, expected, rtol=0, atol=atol)
+
+
 def test_a_gap_that_exact_values_do_not_prove_goes_on_in_float64(rng, monkeypatch):
     X = rng.normal(size=(1300, 4))
     y = (X[:, 0] * X[:, 1] + 0.7 * rng.normal(size=1300) > 0).astype(int)

@@ -368,27 +368,31 @@ class _Course:
         that set the bias. F, the gap, the bias and the objective get what is exact.
         """
         outcome, jobs = self.outcome, self.jobs[[index]]
-        if outcome.fields is None or jobs["separate"][0] or jobs["epsilon"][0]:
+        if outcome.fields is None or jobs["separate"][0]:
             return False
         problems = DualProblems(self.samples._layout(np.dtype(np.float32)), jobs)
         linear, lower, upper = problems.placed(*self.box)[:, problems.taken]
         here = slice(outcome.ends[index] - len(linear), outcome.ends[index])
-        beta, F = outcome.betas[here], outcome.fields[here].copy()
+        beta, F, epsilon = outcome.betas[here], outcome.fields[here].copy(), jobs["epsilon"][0]
         up, down, used = beta < upper, beta > lower, np.flatnonzero(beta)
         if not (up.any() and down.any()):
             return False
-        near = up & (F >= F[up].max() - 2 * noise) | down & (F <= F[down].min() + 2 * noise) | up & down
+        free = up & down & ((beta != 0) | (epsilon == 0))
+        to_up, to_down = np.where(beta < 0, epsilon, -epsilon), np.where(beta > 0, -epsilon, epsilon)
+        rising, falling = F + to_up, F + to_down
+        near = up & (rising >= rising[up].max() - 2 * noise) | free
+        near |= down & (falling <= falling[down].min() + 2 * noise)
         if _MANY_NEAR * np.count_nonzero(near) > len(F):
             return False
         places = problems.samples[near], problems.samples[used]
         F[near] = linear[near] - self.samples.product(*places, beta[used])
-        most, least = F[up].max(), F[down].min()
+        most, least = (F + to_up)[up].max(), (F + to_down)[down].min()
         if not most - least <= tol:
             return False
         outcome.fields[here], outcome.gap[index] = F, most - least
         outcome.most[index, 0], outcome.least[index, 0] = most, least
-        outcome.bias[index, 0] = F[up & down].mean() if (up & down).any() else (most + least) / 2
-        outcome.objective[index] = -0.5 * (beta @ (F + linear))
+        outcome.bias[index, 0] = (F + to_up)[free].mean() if free.any() else (most + least) / 2
+        outcome.objective[index] = epsilon * np.abs(beta).sum() - 0.5 * (beta @ (F + linear))
         return True
 
     def _of(self, which):
