@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC as LibSVC
 
-from mercer import SVC
+from mercer import SVC, SVR
 from mercer.estimators._certain import certain_argmax, certain_votes
 from mercer.estimators._expansion import Expansion
 from mercer.estimators._one_against_one import votes_and_sums
@@ -209,3 +209,30 @@ def test_a_class_without_weight_and_far_rows_leave_the_labels(multiclass):
     Z = 2 * rng.normal(size=(3000, 2))
     Z[1] = 1e4
     np.testing.assert_array_equal(model._labels(Z), model._exact_labels(Z))
+
+
+@pytest.mark.parametrize(
+    "model", [SVC(), SVC(multiclass="ovr"), SVC(multiclass="crammer-singer"), SVR()], ids=str
+)
+@pytest.mark.parametrize("much", [slice(0, 1), slice(None, -1)])
+def test_other_support_vectors_than_there_are_coefficients_are_refused(model, much, rng):
+    X, y = rng.normal(size=(300, 3)), np.arange(300) % 4
+    model.fit(X, y)
+    model.support_vectors_ = model.support_vectors_[much]
+    for rows in (X[:2], np.tile(X, (5, 1))):
+        with pytest.raises(ValueError, match="was altered"):
+            model.predict(rows)
+
+
+def test_native_sums_refuse_what_does_not_go_together(rng):
+    X, Z, (starts, V, intercept), _ = pair_problem(4, 10, rng)
+    terms = Expansion(RBF(gamma=0.3), Z)
+    for pairs in ((starts, V[:-1], intercept), (starts, V[:, :-1], intercept), (starts, V, intercept[:-1])):
+        with pytest.raises(ValueError, match="do not go with"):
+            terms.pair_decisions(X, pairs)
+        with pytest.raises(ValueError, match="do not go with"):
+            terms.pair_votes(X, pairs)
+    with pytest.raises(ValueError, match="were described"):
+        Expansion(RBF(gamma=0.3), Z[1:]).pair_decisions(X, (starts, V, intercept))
+    with pytest.raises(ValueError, match="V has 3 rows"):
+        terms(X, V[:, :3])

@@ -179,9 +179,9 @@ def test_descent_comes_to_newtons_minimum(loss, rows, rng):
     assert np.isnan(descent.duality_gap_)
     assert descent.gradient_norm_ <= 1e-9
     if not isinstance(loss, Poisson):
-        options = {"solver": "sgd", "tol": 0.05, "random_state": 0}
+        options = {"solver": "sgd", "tol": 0.1, "random_state": 0}
         batches = KernelRegressor(loss, 0.5, **options).fit(X, y)
-        assert batches.gradient_norm_ <= 0.05
+        assert batches.gradient_norm_ <= 0.1  # over that of the best constant
         left = batches.history_["objective"] - newton.objective_
         assert 0 < left[-1] < 0.1 * left[0]
         again = KernelRegressor(loss, 0.5, **options).fit(X, y)

@@ -576,3 +576,16 @@ def test_decisions_of_float32_rows_have_their_digits_where_terms_cancel(machine,
     predict = model.predict if machine is SVR else model.decision_function
     assert predict(X).dtype == np.float32
     np.testing.assert_allclose(predict(X), expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("new", [NuSVC, NuSVR, OneClassSVM])
+def test_a_warm_start_of_fixed_sums_begins_where_the_last_fit_ended(new, seed):
+    rng = np.random.default_rng(seed)
+    X, weights = rng.normal(size=(300, 3)), rng.uniform(0.2, 2, 300)
+    y = X[:, 0] + 0.3 * rng.normal(size=300)
+    model = new(nu=0.3, gamma=0.3, warm_start=True)
+    args = (X,) if new is OneClassSVM else (X, y > 0 if new is NuSVC else y)
+    cold = np.sum(model.fit(*args, sample_weight=weights).n_iter_)
+    assert cold > 50
+    assert np.sum(model.fit(*args, sample_weight=weights).n_iter_) <= 0.1 * cold

@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
 
+from mercer import KernelRegressor
 from mercer.kernels import RBF, Linear
 from mercer.losses import (
     EpsilonInsensitive,
@@ -520,3 +521,23 @@ def test_costs_that_no_default_step_suits():
         descend(lambda V: K @ V, Poisson(), *args, **options)
     found = descend(lambda V: K @ V, EpsilonInsensitive(), *args, step=0.1, decay=0.1, max_iter=500)
     assert found.history["objective"][-1] < found.history["objective"][0]
+
+
+@pytest.mark.parametrize("solver", ["gd", "sgd"])
+@pytest.mark.parametrize("shift", [20.0, 1e4])
+def test_a_shift_of_the_targets_does_not_end_descent_earlier(solver, shift, rng):
+    X = rng.normal(size=(200, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=200)
+    model, shifted = (
+        KernelRegressor("squared", 1e-2, solver=solver, random_state=0).fit(X, y + by) for by in (0.0, shift)
+    )
+    assert model.converged_
+    assert shifted.converged_
+    atol = 0.02 if solver == "gd" else 0.2  # tol is 1e-4 of the gradient, and 1e-2
+    np.testing.assert_allclose(shifted.predict(X) - shift, model.predict(X), atol=atol)
+
+
+def test_constant_targets_end_descent(rng):
+    model = KernelRegressor("squared", 1e-2, solver="gd").fit(rng.normal(size=(50, 2)), np.full(50, 3.0))
+    assert model.converged_
+    np.testing.assert_allclose(model.predict(rng.normal(size=(9, 2))), 3.0, rtol=1e-6)

@@ -713,3 +713,16 @@ def test_a_gap_that_exact_values_do_not_prove_goes_on_in_float64(rng, monkeypatc
     out = samples.solve(PAIR, one, 0 * one, 20 * one, tol=1e-3, fields=True)
     assert out.rows == "float32, float64"
     assert out.gap[0] <= 1e-3
+
+
+def test_entries_are_those_of_the_precision_that_is_asked_for(rng):
+    X, y, jobs = many_groups(12, rng)
+    ones = np.ones((1, len(y)))
+    samples = DualSamples(RBF(0.1), X, groups_of(y), held=True)
+    samples.solve(jobs, ones, 0 * ones, ones, tol=1e-3, dtype=np.float32)
+    places, K = np.array([3, 0, 7]), RBF(0.1)(X)[np.ix_([3, 0, 7], np.arange(len(y)))]
+    before = samples.entries(places, np.float32)
+    samples.solve(jobs, ones, 0 * ones, ones, tol=1e-3, dtype=np.float64)
+    np.testing.assert_array_equal(samples.entries(places, np.float32), before)
+    np.testing.assert_array_equal(before, K.astype(np.float32))
+    np.testing.assert_allclose(samples.entries(places, np.float64), K, rtol=4e-16)

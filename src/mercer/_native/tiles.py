@@ -72,6 +72,8 @@ def matmul(
     once, not tile by tile. The other parameters are as in `gram`.
     """
     dtype = dtype_of(left)
+    if len(V) != right.n:
+        raise ValueError(f"V has {len(V)} rows, and K {right.n} columns")
     if 0 in out.shape or 0 in V.shape:
         out[...] = 0.0
         return
@@ -112,7 +114,7 @@ def pair_votes(
         With errors how many of a class's pairs they leave open, else sums of decisions for it.
     """
     votes, more = np.empty((2, left.n, len(pairs[0]) - 1))
-    run = _pairs_run(program, left, right, blocks, cancels, n_threads)
+    run = _pairs_run(program, left, right, pairs, blocks, cancels, n_threads)
     of_pairs = of_rows = None
     if errors is not None:
         # what is below that is rounding of float32 itself, and no product is 0 · ∞
@@ -123,7 +125,7 @@ def pair_votes(
 
 def pair_decisions(program, left, right, pairs, out, *, blocks=None, n_threads=None):
     """Fill ``out`` (n, k (k - 1) / 2), C-ordered float64, with the decisions that `pair_votes` counts."""
-    run = _pairs_run(program, left, right, blocks, None, n_threads)
+    run = _pairs_run(program, left, right, pairs, blocks, None, n_threads)
     run.pairs(*_typed_pairs(run, pairs), None, None, False, None, None, out)
 
 
@@ -134,13 +136,22 @@ def pair_votes_given(decisions, k, *, tie_to_first=False):
     return votes, sums
 
 
-def _pairs_run(program, left, right, blocks, cancels, n_threads):
+def _pairs_run(program, left, right, pairs, blocks, cancels, n_threads):
+    if right.n != pairs[0][-1]:
+        raise ValueError(f"{pairs[0][-1]} terms were described, and {right.n} given")
     dtype, threads = dtype_of(left), count_threads(n_threads)
     return _gram.Run(program, left, right, False, blocks, dtype, threads, densify=True, cancels=cancels)
 
 
 def _typed_pairs(run, pairs):
     starts, coefficients, intercept = pairs
+    k = len(starts) - 1
+    # native code takes these for granted
+    if coefficients.shape != (k - 1, starts[-1]) or intercept.shape != (k * (k - 1) // 2,):
+        raise ValueError(
+            f"{k} classes with {starts[-1]} terms do not go with coefficients {coefficients.shape} and "
+            f"intercepts {intercept.shape}"
+        )
     return np.asarray(starts, dtype=np.intp), _typed(run, coefficients), _typed(run, intercept)
 
 

@@ -334,7 +334,7 @@ def by_kernel_values(program, X, Z, k, left_diagonal, right_diagonal, left_out=N
     offsets = [np.max(np.abs(side.vecs), initial=0.0) for side in (prepared.left, prepared.right)]
     tolerance = (_NEGATIVE, 1e3 * np.finfo(np.float64).eps * sum(offsets)) if known else (-1.0, 0.0)
     error = 1e-14 * (np.abs(rows) + np.max(np.abs(right_diagonal)))
-    strips = prepared._strips() if program.block_leaves else [(slice(0, n), prepared, None)]
+    strips = prepared.strips() if program.block_leaves else [(slice(0, n), prepared, None)]
     scores, indices = np.empty((n, k)), np.empty((n, k), dtype=np.intp)
     for some, part, blocks in strips:
         if blocks:

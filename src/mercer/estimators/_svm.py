@@ -341,13 +341,14 @@ class SupportVectorMachine(KernelEstimator):
     def _terms(self):
         """The support vectors, packed for sums once they are wanted."""
         n = len(self.support_)
-        if self._n_support.sum() != n:
-            raise ValueError(f"The internal representation of {type(self).__name__} was altered")
         if self._is_precomputed(self.kernel):
-            return Expansion(self.kernel_, np.broadcast_to(np.zeros(1), (n, n)))
-        known = self.__dict__.get("_packed")
-        if known is None or known.samples is not self.support_vectors_:  # somebody put others there
-            known = Expansion(self.kernel_, self.support_vectors_)
+            known = Expansion(self.kernel_, np.broadcast_to(np.zeros(1), (n, n)))
+        else:
+            known = self.__dict__.get("_packed")
+            if known is None or known.samples is not self.support_vectors_:  # somebody put others there
+                known = Expansion(self.kernel_, self.support_vectors_)
+        if not n == self._n_support.sum() == known.n_terms == self._dual_coef_.shape[1]:
+            raise ValueError(f"The internal representation of {type(self).__name__} was altered")
         return known
 
     def _rounded_terms(self, X):
@@ -355,7 +356,7 @@ class SupportVectorMachine(KernelEstimator):
         if n_rows(X) * len(self.support_) < _ROUNDED_FROM:
             return None
         terms = self._terms()
-        return terms if terms.has_single and terms.n_terms == self._dual_coef_.shape[1] else None
+        return terms if terms.has_single else None
 
     def _dtype_of(self, X):
         single = getattr(X, "dtype", None) == np.float32 and self.intercept_.dtype == np.float32

@@ -14,6 +14,8 @@ __all__ = ["first_come", "start_c", "start_nu", "start_nu_regression", "start_re
 
 # Of the largest coefficient: what rounding leaves of a sum that should be 0.
 _ROUNDING = 1e-9
+# Of a bound, what rounding leaves of a coefficient at it.
+_NEAR = 1e-12
 
 
 def first_come(total, upper):
@@ -40,6 +42,14 @@ def _into_box(beta, signs, box):
     used = size > 0
     room = min(1.0, float(np.min(box[used] / size[used], initial=1.0)))
     return np.clip(beta * room, -box, box)
+
+
+def _at_bounds(beta, box):
+    """β with what rounding has left next to a bound, or beyond it, brought there; None if it does not fit."""
+    size = np.abs(beta)
+    if (size > (1 + _NEAR) * box).any():
+        return None
+    return np.where(size >= (1 - _NEAR) * box, np.copysign(box, beta), beta)
 
 
 def start_c(previous, sides, upper):
@@ -81,8 +91,8 @@ def start_nu(previous, sides, weights, nu, starts):
         sums = [(sign * beta)[sign == each].sum() for each in (1, -1)]
         if min(sums) <= 0 or (sign * beta < 0).any():
             continue
-        beta = beta * np.where(sign > 0, total / sums[0], total / sums[1])
-        if (np.abs(beta) <= box).all():
+        beta = _at_bounds(beta * np.where(sign > 0, total / sums[0], total / sums[1]), box)
+        if beta is not None:
             start[:] = beta
 
 
@@ -112,8 +122,11 @@ def start_nu_regression(beta, upper, total):
     -------
     ndarray of shape (2m,), or None
     """
+    beta = _at_bounds(beta, upper)
+    if beta is None or abs(beta.sum()) > _ROUNDING * np.abs(beta).max(initial=0.0):
+        return None
     size = np.abs(beta)
-    if (size > upper).any() or size.sum() > 2 * total or abs(beta.sum()) > _ROUNDING * size.max(initial=0.0):
+    if size.sum() > 2 * (1 + _NEAR) * total:
         return None
     # The same to both, where there is room.
     more = first_come(total - size.sum() / 2, upper - size)
@@ -136,5 +149,4 @@ def start_sum(beta, upper, total):
     """
     if (beta < 0).any() or not beta.any():
         return None
-    beta = beta * (total / beta.sum())
-    return beta if (beta <= upper).all() else None
+    return _at_bounds(beta * (total / beta.sum()), upper)

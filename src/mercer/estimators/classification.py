@@ -50,8 +50,8 @@ class KernelLogisticRegression(CostClassifier):
     tol : float or None, default=None
         For the gradient in the feature space over that of the penalty, a bound of the function's relative
         error there, or, where rounding keeps that above it, for the gap over the objective; for "gd" and
-        "sgd" for the gradient over that at the start. None is 1e-8 for "newton", 1e-5 for "lbfgs", 1e-4 for
-        "gd", 1e-2 for "sgd".
+        "sgd" for the gradient over that of the best b alone. None is 1e-8 for "newton", 1e-5 for "lbfgs",
+        1e-4 for "gd", 1e-2 for "sgd".
     max_iter : int or None, default=None
         Most steps. None is 100 for "newton", 10000 for "lbfgs" and "gd", 500 rounds for "sgd".
     step : float, "backtracking" or None, default=None
@@ -95,7 +95,7 @@ class KernelLogisticRegression(CostClassifier):
     duality_gap_ : float
         What `objective_` is above its minimum at most; NaN with "gd" and "sgd".
     gradient_norm_ : float
-        Where the solver stopped, as `tol` says; with "gd" and "sgd" over the norm at the start.
+        Where the solver stopped, as `tol` says; with "gd" and "sgd" over the norm of the best b alone.
     n_iter_ : int
         Steps.
     converged_ : bool
@@ -276,8 +276,8 @@ class SquaredMarginClassifier(CostClassifier):
     tol : float or None, default=None
         For the gradient in the feature space over that of the penalty, a bound of the function's relative
         error there, or, where rounding keeps that above it, for the gap over the objective; for "gd" and
-        "sgd" for the gradient over that at the start. None is 1e-8 for "newton", 1e-5 for "lbfgs", 1e-4 for
-        "gd", 1e-2 for "sgd".
+        "sgd" for the gradient over that of the best b alone. None is 1e-8 for "newton", 1e-5 for "lbfgs",
+        1e-4 for "gd", 1e-2 for "sgd".
     max_iter : int or None, default=None
         Most steps, those over faces of the dual not counted. None is 100 for "newton", 10000 for "lbfgs" and
         "gd", 500 rounds for "sgd".
@@ -322,7 +322,7 @@ class SquaredMarginClassifier(CostClassifier):
     duality_gap_ : float or ndarray of shape (k,)
         What `objective_` is above its minimum at most; NaN with "gd" and "sgd".
     gradient_norm_ : float or ndarray of shape (k,)
-        Where the solver stopped, as `tol` says; with "gd" and "sgd" over the norm at the start.
+        Where the solver stopped, as `tol` says; with "gd" and "sgd" over the norm of the best b alone.
     n_iter_ : int
         Steps.
     converged_ : bool

@@ -68,7 +68,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
     tol : float or None, default=None
         For "newton" the relative gradient (None is 1e-8), or, where rounding keeps that above it, the gap
         over the objective; for "smo" the duality gap over the objective of the best constant (1e-10), for
-        "gd" (1e-4) and "sgd" (1e-2) the gradient's norm over that at a = 0, b = 0.
+        "gd" (1e-4) and "sgd" (1e-2) the gradient's norm over that at a = 0 and the best b.
     max_iter : int or None, default=None
         Most iterations; None is the solver's default.
     step, momentum, decay, batch_size : float or None, default=None

@@ -98,7 +98,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
     n_iter_ : int
         Products with the kernel matrix; 1 for "cholesky".
     converged_ : bool
-        Whether `tol` was reached.
+        Of "cg" whether `tol` was reached. "cholesky" has no tolerance: what `residual_` tells is rounding, by
+        a kernel matrix that α leaves next to singular.
     residual_ : float
         The relative residual at the end, the largest over the targets.
     solver_used_ : str

@@ -230,16 +230,22 @@ class MachinePath:
             seconds = time.perf_counter() - begun
             V = coefficients_by_class(betas, pairs.sides, classes, pairs.k, len(weights))
             machines = pairs.offsets, V, solved.bias[:, 0]
-            values = [self._told(task.machine, samples.entries(rows), machines) for rows in wanted]
+            dtype = np.float64 if "float64" in solved.rows else np.float32
+            values = [self._told(task.machine, samples.entries(rows, dtype), machines) for rows in wanted]
             steps.append((C, seconds, values, bool((solved.status == _CONVERGED).all())))
         return steps
+
+    def _dtype(self):
+        """Of fits' decisions."""
+        return np.float32 if getattr(self.X, "dtype", None) == np.float32 else np.float64
 
     def _told(self, machine, K, pairs):
         """Labels, where these will do, or decisions by kernel values (m, n)."""
         if not self.labels_only:
             return decisions_of(K, pairs, n_threads=1)
         if machine._breaks_ties():
-            return np.argmax(votes_and_sums(*votes_of(K, pairs, tie_to_first=True, n_threads=1)), axis=1)
+            values = votes_and_sums(*votes_of(K, pairs, tie_to_first=True, n_threads=1))
+            return np.argmax(values.astype(self._dtype(), copy=False), axis=1)  # rounded as fits' are
         return np.argmax(votes_of(K, pairs, n_threads=1)[0], axis=1)
 
     def _decisions(self, held, paths, rows, check):
@@ -397,7 +403,7 @@ def _enter(search, path, task, steps):
     train, test = path.splits[task.fold]
     scores = search.scores
     machine, give = decided(task.machine, path.classes)
-    dtype = np.float32 if getattr(path.X, "dtype", None) == np.float32 else np.float64
+    dtype = path._dtype()
     wanted = [test, train][: 1 + search.with_train]
     direct = scores.tells_error(machine)
     parts = [

@@ -355,7 +355,7 @@ def _takes_weights(scorer, estimator):
 
 
 def _number(score, name):
-    if hasattr(score, "item"):
+    if hasattr(score, "item") and np.size(score) == 1:
         score = score.item()
     if not isinstance(score, numbers.Number):
         raise ValueError(

@@ -157,9 +157,9 @@ class DualSamples:
         _native.matmul(self.program, left, right, coefficients[:, None], out, n_threads=self.n_threads)
         return out[:, 0]
 
-    def entries(self, places):
-        """Entries (q, n) of some samples, in the groups' order, by the most precise matrix that is held."""
-        layout = self._layouts[max(self._layouts, key=lambda dtype: dtype.itemsize)]
+    def entries(self, places, dtype):
+        """Entries (q, n) of some samples, in the groups' order, by a matrix that is held: float64."""
+        layout = self._layout(np.dtype(dtype))
         return _native.matrix_entries(layout.matrix, layout.places[places], layout.places)
 
     # ---------------------------------------------------------------- solving

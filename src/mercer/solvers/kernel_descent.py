@@ -11,6 +11,11 @@ from .descent import QUIET, check_momentum, gradient_descent, stochastic_descent
 
 __all__ = ["descend"]
 
+# Targets that a constant fits but for so much, in gradients, are fitted by it.
+_ALL_CONSTANT = 1e-9
+# Steps to the best constant: by gradients, and by where slopes change their sign.
+_CONSTANT_STEPS, _DOUBLINGS, _HALVINGS = 20, 60, 60
+
 
 class _Problem:
     """Σ w l(y, b + Ka) + α aᵀKa, as a function on the feature space.
@@ -67,6 +72,37 @@ class _Problem:
         g, r, change = self.parts(gradient)
         # Rounding may leave less than nothing of rᵀKr.
         return max(float(np.vdot(g, g) + np.vdot(r, change - g)), 0.0)
+
+    def constant(self):
+        """The best b at a = 0, of shape (columns,); 0 where there is none.
+
+        A cost of one number is convex: what its slopes add up to changes its sign there. That of vectors has
+        bounded curvature, and some steps are near enough.
+        """
+        b = np.zeros(self.columns)
+        if not self.fit_intercept:
+            return b
+        if self.loss.vector:
+            most = self.loss.curvature_bound(self.columns) * self.weights.sum()
+            for _ in range(_CONSTANT_STEPS):
+                b = b - self._slopes(b) / most
+            return b
+        low, high = b - 1.0, b + 1.0
+        for _ in range(_DOUBLINGS):
+            rising, falling = self._slopes(low) > 0, self._slopes(high) < 0
+            if not (rising | falling).any():
+                break
+            low, high = np.where(rising, 2 * low, low), np.where(falling, 2 * high, high)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            beyond = self._slopes(middle) > 0
+            low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+        return np.where(rising | falling, 0.0, (low + high) / 2)
+
+    def _slopes(self, b):
+        """Of Σ w l(y, b) by column."""
+        f = np.broadcast_to(b, (self.n, self.columns))
+        return (self.weights * self.loss.derivative(self.y, f)).sum(axis=0)
 
     def whole(self, w):
         """The iterate with f, of one with what batches read, or nothing, below a."""
@@ -187,12 +223,12 @@ def descend(
     max_iter : int or None, default=None
         None is 10000, and 500 rounds through the samples for stochastic descent.
     tol : float or None, default=None
-        Norm of the gradient to stop at, over that at a = 0 and b = 0; None is 1e-4, and 1e-2 for stochastic
-        descent.
+        Norm of the gradient to stop at, over that at a = 0 and the best b, so that a shift of targets is no
+        matter; None is 1e-4, and 1e-2 for stochastic descent.
     rng : int, RandomState, Generator or None, default=None
         Draws the batches.
     start : (a, b) or None, default=None
-        Where to start; None is 0.
+        Where to start; None is 0, and a = 0 with the best b for stochastic descent.
     n_classes : int or None, default=None
         C for a cost of vectors; None is what the codes reach to.
     on_step : callable or None, default=None
@@ -217,7 +253,13 @@ def descend(
     problem = _Problem(product, loss, y, weights, alpha, fit_intercept, n_classes)
     zero = problem.start(None, None)
     with np.errstate(**QUIET):
-        scale = np.sqrt(problem.squared_norm(problem.value_and_gradient(zero)[1]))
+        constant = problem.start(None, problem.constant())
+        scale, whole = (
+            np.sqrt(problem.squared_norm(problem.value_and_gradient(w)[1])) for w in (constant, zero)
+        )
+        scale = max(scale, _ALL_CONSTANT * whole)
+    if start is None and stochastic:
+        zero = constant
     first = zero if start is None else problem.start(*start)
     if tol is None:
         tol = 1e-2 if stochastic else 1e-4
