@@ -236,6 +236,11 @@ class TestScikitLearnsForm:
         assert np.isnan(search.cv_results_["mean_test_size"][0])
         assert np.isnan(search.cv_results_["mean_train_size"][0])
 
+    def test_a_score_that_is_no_number_is_refused_in_scikit_learns_words(self, rng):
+        X, y = rng.normal(size=(30, 2)), np.arange(30) % 2
+        with pytest.raises(ValueError, match="scoring must return a number, got array"):
+            PathCV(SVC(), cv=3, scoring=lambda *_: np.array([1.0, 2.0]), error_score="raise").fit(X, y)
+
     def test_a_scorer_of_several_may_be_called_score(self):
         own, theirs, X, y = self.pair(scoring={"score": "accuracy", "f1": "f1"}, refit="f1")
         assert own.multimetric_
