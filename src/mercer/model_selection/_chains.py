@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from .._native import DUAL_PATH_CAPPED, DUAL_PATH_ENDED, DUAL_PATH_FAR
-from ..estimators._machines import binary_jobs
+from ..estimators._machines import binary_jobs, pairs_of
 from ..solvers.dual import DualSamples
 from ..solvers.dual_layout import most_steps
 from ..solvers.dual_path import DualPath
@@ -46,8 +46,9 @@ class Pairs:
 
     Attributes
     ----------
+    classes : ndarray of shape (p, 2)
     first, second : ndarray of shape (p,)
-        The classes.
+        Its columns.
     jobs : ndarray
         Of `dual_jobs`.
     sides : Sides
@@ -59,8 +60,9 @@ class Pairs:
     def __init__(self, sizes):
         self.sizes, self.k = np.array(sizes), len(sizes)
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
-        self.first, self.second = np.triu_indices(self.k, 1)
-        self.jobs, self.sides = binary_jobs(self.offsets, np.column_stack([self.first, self.second]))
+        self.classes = pairs_of(np.arange(self.k))
+        self.first, self.second = self.classes.T
+        self.jobs, self.sides = binary_jobs(self.offsets, self.classes)
 
     def of_class(self, c):
         """The pairs that a class is in, and the parts of their samples that are its own."""

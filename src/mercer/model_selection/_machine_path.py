@@ -219,8 +219,8 @@ class MachinePath:
         """The same with all pairs of a C at once: those of few samples take less than a chain's start."""
         samples, weights, pairs = task.gram.whole(check), task.weights, self.pairs
         wanted = [self.place[rows] for rows in self._rows_of(task)]
-        classes, ones = np.column_stack([pairs.first, pairs.second]), np.ones((1, len(weights)))
-        betas, steps, options["on_step"] = None, [], lambda *_: check()
+        ones, betas, steps, entries = np.ones((1, len(weights))), None, [], {}
+        options["on_step"] = lambda *_: check()
         for C in Cs.tolist():
             begun = time.perf_counter()
             solved = samples.solve(pairs.jobs, ones, 0 * ones, C * weights[None], start=betas, **options)
@@ -228,10 +228,12 @@ class MachinePath:
             if not (np.isfinite(betas).all() and np.isfinite(solved.bias).all()):
                 return None
             seconds = time.perf_counter() - begun
-            V = coefficients_by_class(betas, pairs.sides, classes, pairs.k, len(weights))
+            V = coefficients_by_class(betas, pairs.sides, pairs.classes, pairs.k, len(weights))
             machines = pairs.offsets, V, solved.bias[:, 0]
             dtype = np.float64 if "float64" in solved.rows else np.float32
-            values = [self._told(task.machine, samples.entries(rows, dtype), machines) for rows in wanted]
+            if dtype not in entries:
+                entries[dtype] = [samples.entries(rows, dtype) for rows in wanted]
+            values = [self._told(task.machine, K, machines) for K in entries[dtype]]
             steps.append((C, seconds, values, bool((solved.status == _CONVERGED).all())))
         return steps
 
