@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 
 from mercer import SVR
 from mercer.kernels import RBF, FunctionKernel, Linear, Precomputed, Spectrum
 from mercer.losses import EpsilonInsensitive, Quantile
-from mercer.solvers.piecewise_linear import best_intercept, piecewise_linear
+from mercer.solvers.piecewise_linear import _Box, _Columns, _polished, best_intercept, piecewise_linear
 
 LOSSES = [Quantile(0.5), Quantile(0.9), Quantile(0.05), EpsilonInsensitive(0.2), EpsilonInsensitive(0.0)]
 each = pytest.mark.parametrize("loss", LOSSES, ids=repr)
@@ -252,3 +252,76 @@ def test_a_users_function_is_called_for_each_pair_once(fit_intercept, rng):
     assert found.objective == pytest.approx(plain.objective, rel=1e-8)
     # A trial of whether it takes blocks may come before.
     assert sum(calls) <= 30 * 30 + 60
+
+
+@pytest.mark.parametrize("loss", [Quantile(0.8), EpsilonInsensitive(0.1)], ids=repr)
+@pytest.mark.parametrize("form", ["kernel", "matrix"])
+@pytest.mark.parametrize("alpha", [1e-4, 1e-5, 1e-6])
+def test_equal_rows_cost_no_more_than_weights(loss, form, alpha, rng):
+    """A bootstrap sample: K among the coefficients that are free is singular."""
+    n = 400
+    X = rng.standard_normal((n, 3))
+    y = np.sin(X[:, 0]) + 0.3 * rng.standard_normal(n)
+    drawn = rng.integers(0, n, n)
+    rows, counts = np.unique(drawn, return_counts=True)
+    kernel = RBF(gamma=0.3)
+    merged = piecewise_linear(kernel, X[rows], loss, y[rows], counts.astype(float), alpha)
+    repeated, sample = X[drawn], kernel
+    if form == "matrix":
+        repeated, sample = kernel(repeated), Precomputed()
+    found = piecewise_linear(sample, repeated, loss, y[drawn], None, alpha, max_iter=500 * n)
+    assert merged.converged
+    assert found.converged
+    assert found.objective == pytest.approx(merged.objective, abs=found.gap + merged.gap + 1e-9)
+
+
+@intercepts
+@pytest.mark.parametrize("loss", [Quantile(0.5), EpsilonInsensitive(0.2)], ids=repr)
+def test_linear_functions_end_at_the_vertex_of_the_linear_program(loss, fit_intercept, rng):
+    """At a tiny alpha, of a kernel of rank 3, where Newton's system is singular."""
+    n, d, alpha = 150, 3, 1e-6
+    X = 10 * rng.standard_normal((n, d))
+    y = X @ [1.0, -2.0, 0.5] + rng.standard_normal(n)
+    weights = rng.exponential(size=n)
+    found = piecewise_linear(
+        Linear(), X, loss, y, weights, alpha, fit_intercept=fit_intercept, max_iter=400 * n
+    )
+    low, high = loss.slopes
+    A = np.hstack([X, np.full((n, 1), float(fit_intercept))])
+    rows = np.block([[A, -np.eye(n), np.zeros((n, n))], [-A, np.zeros((n, n)), -np.eye(n)]])
+    cost = np.concatenate([np.zeros(d + 1), high * weights, -low * weights])
+    limits = np.concatenate([y + loss.tube, loss.tube - y])
+    bounds = [(None, None)] * (d + 1) + [(0, None)] * (2 * n)
+    least = linprog(cost, A_ub=rows, b_ub=limits, bounds=bounds, method="highs")
+    assert least.success
+    # The penalty at the program's solution is the most that the two minima are apart.
+    penalty = alpha * least.x[:d] @ least.x[:d]
+    # Rounding of the sums Ka, whose terms cancel.
+    noise = np.finfo(float).eps * weights @ (np.abs(X @ X.T) @ np.abs(found.a))
+    assert noise < 1e-4 * least.fun
+    assert found.converged
+    assert least.fun - noise <= found.objective <= least.fun + penalty + noise + found.gap
+
+
+@intercepts
+def test_newton_steps_leave_no_more_free_than_the_rank(fit_intercept, rng):
+    """Down along what K does not see, until coefficients meet their bounds; never up."""
+    n, d, loss = 80, 3, Quantile(0.5)
+    X = rng.standard_normal((n, d))
+    y, K = rng.standard_normal(n), X @ X.T
+    box = _Box(loss, y, rng.uniform(0.5, 2.0, n), 1e-3, fit_intercept)
+    a = box.scaled(0.5 * box.high * rng.uniform(-1, 1, n))
+    polished, image = _polished(box, _Columns(Linear(), X, 1), a, K @ a)
+    assert (polished >= box.low).all()
+    assert (polished <= box.high).all()
+    assert len(box.free(a)) > 10 * d
+    assert len(box.free(polished)) <= d + fit_intercept
+    atol = 1e-9 * np.abs(K).sum(axis=1).max() * box.high.max()
+    np.testing.assert_allclose(image, K @ polished, rtol=0, atol=atol)
+    if fit_intercept:
+        assert abs(polished.sum()) <= 1e-9 * box.high.sum()
+
+    def dual(a):
+        return 0.5 * a @ K @ a - y @ a
+
+    assert dual(polished) < dual(a)

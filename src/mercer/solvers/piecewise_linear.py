@@ -30,9 +30,14 @@ _FIRST = 1e-3
 _LEAST = 1e-15
 #: Iterations of a round, by sample and at least: then Newton's steps may do better.
 _ROUND, _LEAST_ROUND = 50, 20_000
-#: Most of Newton's steps after a round, and numbers in the columns that one may take.
-_POLISHES = 5
-_POLISH_UP_TO = 2e7
+#: Numbers in the columns that Newton's steps after a round may take, and cubes of their variables.
+_POLISH_UP_TO, _POLISH_WORK = 2e7, 1e9
+#: Fewer variables than these take a step as long.
+_LEAST_FREE = 100
+#: What such a step adds to the diagonal, of its sum, and how often what that put off is put right.
+_RIDGE, _REFINEMENTS = 1e-14, 3
+#: Rounds in a row in which the gap does not fall by a tenth, until it is taken for rounding's.
+_IDLE = 25
 
 
 @dataclass(frozen=True)
@@ -211,6 +216,7 @@ def piecewise_linear(
     columns = _Columns(kernel, X, n_threads)
     beta = None if start is None else problem.whole(problem.scaled(start))
     kkt, n_iter, best = _FIRST * problem.spread, 0, None
+    idle, mark = 0, np.inf
     most = max(10_000_000, 100 * n) if max_iter < 0 else max_iter
     while True:
         outcome = samples.solve(
@@ -230,7 +236,8 @@ def piecewise_linear(
         a, h = _polished(problem, columns, a, columns.dot(a))
         found = problem.judged(a, h, tol, n_iter, outcome.rows)
         best = found if best is None or found.gap < best.gap else best
-        if found.converged or n_iter >= most or kkt <= _LEAST * problem.spread:
+        idle, mark = (0, best.gap) if best.gap < 0.9 * mark else (idle + 1, mark)
+        if found.converged or n_iter >= most or kkt <= _LEAST * problem.spread or idle == _IDLE:
             break
         beta = problem.whole(a)
         if status == "capped":
@@ -242,47 +249,61 @@ def piecewise_linear(
 
 
 def _polished(problem, columns, a, h):
-    """Newton's steps among the coefficients that are inside of their box, until one meets a bound: a, and Ka.
+    """Newton's steps among the coefficients that are inside of their box, up to a whole one: a, and Ka.
 
-    The problem is quadratic there, so that the first whole step ends at rounding.
+    The problem is quadratic there, so that the first whole step ends at rounding. One that meets a bound
+    leaves a coefficient less. Where fewer would do (K is of low rank) steps go down along what K ignores.
     """
-    a, n = a.copy(), len(a)
-    b = problem.intercept(h)
-    for _ in range(_POLISHES):
-        free = problem.free(a)
-        if not 0 < len(free) * n <= _POLISH_UP_TO:
-            break
-        K = columns(free)
-        left = (problem.y - h - b - problem.loss.tube * np.sign(a))[free]
-        step, shift = _face_step(K[free], left, -a.sum() if problem.fit_intercept else None)
+    free, left = problem.free(a), _POLISH_WORK
+    if not 0 < len(free) * len(a) <= _POLISH_UP_TO:
+        return a, h
+    a, b, K = a.copy(), problem.intercept(h), columns(free)
+    while free.size and left > 0:
+        left -= max(len(free), _LEAST_FREE) ** 3
+        rate = (problem.y - h - b - problem.loss.tube * np.sign(a))[free]
+        step, shift, is_solved = _face_step(K[free], rate, -a.sum() if problem.fit_intercept else None)
         if step is None:
             break
         moved, share = problem.moved(a[free], step, free)
+        if share == 1 and not is_solved:
+            break
         h = h + K @ (moved - a[free])
         a[free], b = moved, b + share * shift
         if share == 1:
             break
+        kept = np.isin(free, problem.free(a))
+        free, K = free[kept], K[:, kept]
     return a, h
 
 
-def _face_step(K, left, total):
-    """The d and β of ``K d + β = left``, Σd = total (both without, if None); None if K is singular."""
+def _face_step(K, rate, total):
+    """The d and β of ``K d + β = rate``, Σd = total (both without, if None), and whether they are that.
+
+    Of equal rows K is singular: a little is added to its diagonal, so that d is the shortest but for
+    rounding, and taken off again by steps of refinement. d is None where it is not finite.
+    """
     m = len(K)
     size = m + (total is not None)
     A, right = np.zeros((size, size)), np.zeros(size)
-    A[:m, :m], right[:m] = K, left
+    A[:m, :m], right[:m] = K, rate
     if total is not None:
         A[m, :m] = A[:m, m] = 1.0
         right[m] = total
-    _, _, solution, info = lapack.dsysv(A, right[:, None], lower=1)
-    solution = solution[:, 0]
-    if info or not np.isfinite(solution).all():
-        return None, 0.0
+    definite = A.copy(order="F")
+    np.einsum("ii->i", definite)[:m] += _RIDGE * np.trace(K)
+    factor, pivots, info = lapack.dsytrf(definite, lower=1, overwrite_a=1)
+    if info:
+        return None, 0.0, False
+    solution, residual = np.zeros(size), right
+    for _ in range(1 + _REFINEMENTS):
+        solution = solution + lapack.dsytrs(factor, pivots, residual[:, None], lower=1)[0][:, 0]
+        residual = right - A @ solution
+    if not np.isfinite(solution).all():
+        return None, 0.0, False
     # A step that leaves no less than it found is one of rounding.
-    residual = np.max(np.abs(left - K @ solution[:m] - (solution[m] if size > m else 0.0)))
-    if not residual <= 0.1 * np.max(np.abs(left)) + 1e-13 * (np.max(np.abs(left)) + 1e-300):
-        return None, 0.0
-    return solution[:m], float(solution[m]) if size > m else 0.0
+    before = np.max(np.abs(rate))
+    is_solved = np.max(np.abs(residual[:m])) <= 0.1 * before + 1e-13 * (before + 1e-300)
+    return solution[:m], float(solution[m]) if size > m else 0.0, is_solved
 
 
 class _Box:
