@@ -143,6 +143,20 @@ def test_any_tiny_problem(seed, k, C, linear):
         np.testing.assert_allclose(out.objective, found[1], rtol=1e-7, atol=1e-7 + tol * upper.sum())
 
 
+@pytest.mark.parametrize(("seed", "k"), [(614, 3), (5, 3), (5, 4), (85, 5)])
+def test_a_sample_that_is_zero_stops_no_newton_step(seed, k):
+    """K has a row of zeros, and at a large C nothing but Newton's steps ends."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(k, 25))
+    X = np.round(rng.normal(size=(n, 2)), 1)
+    X[-1] = 0.0
+    y = np.hstack([np.arange(k), rng.integers(0, k, n - k)])
+    upper = 1e4 * rng.choice([0.5, 1.0, 3.0], n)
+    K, tol = X @ X.T, 1e-7
+    out = solve(K, y, upper, k, tol=tol, max_iter=300)
+    check(out, K, y, upper, tol)
+
+
 @pytest.mark.parametrize("C", [0.3, 10.0])
 def test_two_classes_are_the_binary_machine_without_intercept(rng, C):
     X = rng.normal(size=(40, 2))

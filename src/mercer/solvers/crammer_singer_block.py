@@ -155,7 +155,7 @@ class Block:
     def _newton(self, damping):
         """A direction over the free variables of samples with two or more, and which these are; or None.
 
-        The curvature is that of K + `damping` times its diagonal: equal samples make no singular system.
+        The curvature is that of K + `damping` times d: samples that are equal, or 0, make no singular system.
         """
         free = free_variables(self.A, self.cap, self.y)
         count = free.sum(axis=1)
@@ -175,7 +175,8 @@ class Block:
         i, m = np.nonzero(rest)
         r = reference[i]
         K = self.K[np.ix_(i, i)]
-        K[i[:, None] == i] *= 1 + damping
+        same = np.nonzero(i[:, None] == i)
+        K[same] += damping * self.d[i[same[0]]]
         signs = (m[:, None] == m).astype(np.int8) - (m[:, None] == r) - (r[:, None] == m) + (r[:, None] == r)
         K *= signs
         # K's transpose is in Fortran order, and K is symmetric
