@@ -213,7 +213,7 @@ class TestAgainstScikitLearn:
         expected = brute_force(((Q[:, None] - X) ** 2).sum(-1), 5)[1]
         np.testing.assert_array_equal(model.kneighbors(Q, return_distance=False), expected)
 
-    @pytest.mark.parametrize("weights", ["uniform", "distance", lambda D: 1.0 / (1.0 + D)])
+    @pytest.mark.parametrize("weights", [None, "uniform", "distance", lambda D: 1.0 / (1.0 + D)])
     def test_several_outputs(self, weights, rng):
         X, Q = rng.normal(size=(60, 3)), rng.normal(size=(20, 3))
         Y = np.stack([rng.integers(0, 3, 60), rng.integers(5, 7, 60)], axis=1)

@@ -435,6 +435,10 @@ class TestOneRowLeftOut:
             PathCV(KernelRidge(), alphas=[1.0], cv="loo", return_train_score=True).fit(X, y)
         with pytest.raises(ValueError, match="cv='jackknife' is unknown"):
             PathCV(KernelRidge(), alphas=[1.0], cv="jackknife").fit(X, y)
+        with pytest.raises(ValueError, match="predicts each row by all others, got 1 row of positive weight"):
+            PathCV(KernelRidge(), alphas=[1.0], cv="loo").fit(X[:1], y[:1])
+        with pytest.raises(ValueError, match="got 1 row of positive weight"):
+            PathCV(KernelRidge(), alphas=[1.0], cv="loo").fit(X, y, sample_weight=np.eye(20)[0])
 
 
 def test_g17_the_errors_of_both_routes():

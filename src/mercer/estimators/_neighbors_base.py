@@ -27,7 +27,7 @@ class KernelNeighbors(KernelEstimator):
 
     def _check_parameters(self):
         check_number("n_neighbors", self.n_neighbors, least=1, integer=True)
-        if not callable(self.weights):
+        if self.weights is not None and not callable(self.weights):
             check_choice("weights", self.weights, ("uniform", "distance"))
         check_choice("algorithm", self.algorithm, _ALGORITHMS)
         n_threads(self.n_jobs)
@@ -205,7 +205,7 @@ class KernelNeighbors(KernelEstimator):
 
     def _weighted(self, X, diagonal):
         """Indices (m, k) of neighbours and their weights, or None where all are 1."""
-        if isinstance(self.weights, str) and self.weights == "uniform":
+        if self.weights is None or isinstance(self.weights, str) and self.weights == "uniform":
             return self.kneighbors(X, return_distance=False, diagonal=diagonal), None
         distances, indices = self.kneighbors(X, diagonal=diagonal)
         return indices, combine_weights(self.weights, distances)

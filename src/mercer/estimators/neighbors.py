@@ -29,9 +29,9 @@ class KernelKNeighborsClassifier(ClassifierMixin, MultiOutputMixin, KernelNeighb
     ----------
     n_neighbors : int, default=5
         How many vote.
-    weights : {"uniform", "distance"} or callable, default="uniform"
-        Votes count alike, or by 1/distance (if some distances are 0, only these), or by what the callable
-        makes of an array of distances (m, n_neighbors).
+    weights : {"uniform", "distance"}, callable or None, default="uniform"
+        Votes count alike (None, too), or by 1/distance (if some distances are 0, only these), or by what the
+        callable makes of an array of distances (m, n_neighbors).
     kernel : Kernel, str or callable, default="rbf"
         An expression such as ``0.5 * RBF(2.0) + Polynomial(3)``; a name ("linear", "poly", "rbf",
         "laplacian", "sigmoid", "cosine", "chi2", "fourier", "precomputed"); or a callable ``f(x_row, z_row,
@@ -208,7 +208,7 @@ class KernelKNeighborsRegressor(MultiOutputMixin, RegressorMixin, KernelNeighbor
     ----------
     n_neighbors : int, default=5
         How many are averaged.
-    weights : {"uniform", "distance"} or callable, default="uniform"
+    weights : {"uniform", "distance"}, callable or None, default="uniform"
         As for `KernelKNeighborsClassifier`.
     kernel : Kernel, str or callable, default="rbf"
         As for `KernelKNeighborsClassifier`.

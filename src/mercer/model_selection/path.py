@@ -191,10 +191,10 @@ class PathCV(GridSearchCV):
         if y is None and get_tags(self.estimator).target_tags.required:
             name = type(self.estimator).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
-        if isinstance(self.cv, str):
-            self._check_pooled()
         X, y, groups = indexable(X, y, groups)
         weights = check_weights(sample_weight, n_rows(X))
+        if isinstance(self.cv, str):
+            self._check_pooled(n_rows(X) if weights is None else np.count_nonzero(weights > 0))
         scores = Scores(self.estimator, self.scoring, self.error_score, weights is not None)
         if scores.several:
             self._check_refit_by(scores.scorers)
@@ -238,8 +238,8 @@ class PathCV(GridSearchCV):
             return self.alphas
         return alphas_from_spectrum(self.estimator, X, y, weights)
 
-    def _check_pooled(self):
-        """Raise for what no prediction of each row by all others in closed form can tell."""
+    def _check_pooled(self, n):
+        """Raise for what no prediction of each of n rows by all others in closed form can tell."""
         if isinstance(self.estimator, Pipeline) and len(self.estimator) > 1:
             raise ValueError(
                 "cv='loo' is for KernelRidge by itself: transformers before it are to be fitted without each "
@@ -250,6 +250,8 @@ class PathCV(GridSearchCV):
                 "cv='loo' makes no fits whose training rows could be scored; leave return_train_score out, "
                 "or pass cv=LeaveOneOut()"
             )
+        if n < 2:
+            raise ValueError(f"cv='loo' predicts each row by all others, got {n} row of positive weight")
 
     # ---------------------------------------------------------------- what was found
 
