@@ -205,7 +205,7 @@ class KernelNeighbors(KernelEstimator):
 
     def _weighted(self, X, diagonal):
         """Indices (m, k) of neighbours and their weights, or None where all are 1."""
-        if self.weights is None or isinstance(self.weights, str) and self.weights == "uniform":
+        if self.weights is None or (isinstance(self.weights, str) and self.weights == "uniform"):
             return self.kneighbors(X, return_distance=False, diagonal=diagonal), None
         distances, indices = self.kneighbors(X, diagonal=diagonal)
         return indices, combine_weights(self.weights, distances)

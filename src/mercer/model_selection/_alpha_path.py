@@ -17,11 +17,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
+from .. import _native
 from .._arrays import available_memory
 from .._threads import one_blas_thread
 from ..estimators._base import same_parameters
 from ..kernels.precomputed import Precomputed
-from ..kernels.prepared import n_rows, take_rows
+from ..kernels.prepared import n_rows, sides, take_rows, width
+from ..kernels.shared_leaf import SharedLeaves
 from ._families import family_of
 from ._results import Outcome, last_step
 from ._scores import first_of_equal, known_from_decisions, weights_of
@@ -29,8 +31,9 @@ from ._work import left_to_fits
 
 __all__ = ["go_by_alphas", "kernel_matrix"]
 
-# The part of the free memory that a matrix and what solvers make of it may take, in matrices.
-_SHARE, _MATRICES = 0.5, 4
+# The part of the free memory that matrices may take, and how many: a kernel's, what solvers make of it, and
+# that of a leaf.
+_SHARE, _MATRICES = 0.5, 5
 
 
 def go_by_alphas(search):
@@ -123,6 +126,8 @@ class _View:
     weights : ndarray or None
     folds : list of (fold, train, test)
         The places of rows in `X`.
+    leaves : SharedLeaves
+        Of X.
     scored : ndarray or None
         The places of the training rows of the only fold as predictions see them, if the fit sees others.
     """
@@ -131,6 +136,7 @@ class _View:
     y: np.ndarray
     weights: np.ndarray | None
     folds: list
+    leaves: SharedLeaves
     scored: np.ndarray | None = None
 
 
@@ -138,7 +144,7 @@ class _Views:
     """Views of a search's rows; those behind transformers are kept for the groups that share these."""
 
     def __init__(self, search):
-        self.search, self._before, self._held = search, None, None
+        self.search, self._before, self._held, self._leaves = search, None, None, SharedLeaves()
         self.y = None if search.y is None else np.asarray(search.y)
 
     def of(self, group):
@@ -165,7 +171,8 @@ class _Views:
         """One view for all folds, unless the kernel depends on the training rows."""
         depends = isinstance(final.kernel, str) and final.kernel != "precomputed" and final._gamma_is_scale()
         parts = [[fold] for fold in folds] if depends else [folds]
-        return [_View(self.search.X, self.y, self.search.weights, part) for part in parts if part]
+        search = self.search
+        return [_View(search.X, self.y, search.weights, part, self._leaves) for part in parts if part]
 
     def _behind(self, before, fold):
         """A fold's rows behind transformers that were fitted to its training rows."""
@@ -191,7 +198,8 @@ class _Views:
         weights = None if search.weights is None else search.weights[rows]
         bounds = np.cumsum([n_rows(part) for part in parts])
         fitted, held_out, *scored = np.split(np.arange(bounds[-1]), bounds[:-1])
-        return _View(X, self.y[rows], weights, [(fold, fitted, held_out)], *scored)
+        folds = [(fold, fitted, held_out)]
+        return _View(X, self.y[rows], weights, folds, SharedLeaves(), *scored)
 
 
 def _only_fits_and_transforms(before):
@@ -216,7 +224,7 @@ def _plain(value):
 # ---------------------------------------------------------------- solving
 
 
-def kernel_matrix(kernel, X, n_threads):
+def kernel_matrix(kernel, X, n_threads, leaves=None):
     """The matrix (n, n) of all samples, float64.
 
     Parameters
@@ -225,6 +233,8 @@ def kernel_matrix(kernel, X, n_threads):
     X : samples
         As the estimator's check returns them.
     n_threads : int or None
+    leaves : SharedLeaves or None
+        Of the same samples.
 
     Returns
     -------
@@ -235,7 +245,13 @@ def kernel_matrix(kernel, X, n_threads):
         return np.ascontiguousarray(X, dtype=np.float64)
     if isinstance(X, np.ndarray) or sp.issparse(X):
         X = X.astype(np.float64, copy=False)
-    return kernel(X, n_threads=n_threads)
+    leaf = None if leaves is None else leaves.of(kernel, X)
+    if leaf is None:
+        return kernel(X, n_threads=n_threads)
+    program = kernel._compiled(width(X))
+    out = _native.empty((n_rows(X),) * 2, np.dtype(np.float64), n_threads)
+    leaf.fill(program, sides(program, X)[0], out, None, n_threads=n_threads)
+    return out
 
 
 def _solve(search, group, view):
@@ -255,7 +271,7 @@ def _solve(search, group, view):
     machine, give = family.machine()
     dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
     with one_blas_thread():
-        K = kernel_matrix(kernel, X, search.n_threads)
+        K = kernel_matrix(kernel, X, search.n_threads, view.leaves)
         with np.errstate(over="ignore", invalid="ignore"):
             if not np.isfinite(K.sum()):
                 return  # the fits by themselves tell which row it is

@@ -85,6 +85,8 @@ class Gram:
     room : Semaphore
         Of as many as may have a matrix at a time. Who has one must not wait for those who wait for room.
     n_threads : int
+    leaf : SharedLeaf or None
+        What kernels of the same samples and groups have in common.
 
     Attributes
     ----------
@@ -92,8 +94,9 @@ class Gram:
         Tasks that are still to be done with it.
     """
 
-    def __init__(self, kernel, X, groups, tol, *, room, n_threads):
+    def __init__(self, kernel, X, groups, tol, *, room, n_threads, leaf=None):
         self._given, self._lock, self._held = (kernel, X, groups, n_threads), threading.Lock(), {}
+        self._leaf = leaf
         self._tol, self._entry_size, self._exact = tol, None, None
         self._room, self._has_room = room, False
         self.dtype, self.users, self._whole = None, 0, None
@@ -128,7 +131,8 @@ class Gram:
 
     def _samples(self, held=False):
         kernel, X, groups, n_threads = self._given
-        return DualSamples(kernel, X, groups, n_threads=1 if held else n_threads, held=held)
+        threads = 1 if held else n_threads
+        return DualSamples(kernel, X, groups, n_threads=threads, held=held, leaf=self._leaf)
 
     def _choose(self):
         samples = self._samples()

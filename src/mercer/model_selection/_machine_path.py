@@ -24,6 +24,7 @@ from ..estimators._one_against_one import votes_and_sums
 from ..estimators._svm import in_range
 from ..estimators.svm import SVC
 from ..kernels.prepared import n_rows, take_rows
+from ..kernels.shared_leaf import SharedLeaves
 from ..solvers.dual_layout import STATUS
 from ._chains import Chain, Gram, Pairs
 from ._results import Outcome
@@ -99,7 +100,8 @@ class MachinePath:
         self.pairs = Pairs([len(group) for group in self.groups]) if len(self.groups) > 1 else None
         fitting = int(_SHARE * available_memory() / (_ENTRY * len(y) ** 2))
         self._fits = fitting >= _TOGETHER or len(y) <= 2000
-        self._grams, self._room = {}, threading.Semaphore(max(_TOGETHER, fitting))
+        self._leaves = SharedLeaves() if fitting > _TOGETHER else None
+        self._grams, self._room = {}, threading.Semaphore(max(_TOGETHER, fitting - 1))
 
     # ---------------------------------------------------------------- what can go this way
 
@@ -153,8 +155,9 @@ class MachinePath:
         key = kernel, machine.tol
         if key not in self._grams:
             self._grams[key] = Gram(
-                kernel, self.X, self.groups, machine.tol, room=self._room, n_threads=self.n_threads
-            )
+                kernel, self.X, self.groups, machine.tol, room=self._room, n_threads=self.n_threads,
+                leaf=None if self._leaves is None else self._leaves.of(kernel, self.X),
+            )  # fmt: skip
         return self._grams[key]
 
     # ---------------------------------------------------------------- a chain

@@ -58,6 +58,8 @@ class DualSamples:
         As `mercer._threads.n_threads` reads it. It changes nothing in the results.
     held : bool
         Whether rows are to be those of a matrix in any case.
+    leaf : SharedLeaf or None
+        Has values for these samples and groups, for matrices that are held.
 
     Attributes
     ----------
@@ -67,8 +69,8 @@ class DualSamples:
         Bytes of a kernel matrix that may be held where that pays.
     """
 
-    def __init__(self, kernel, X, groups, *, n_threads=None, held=False):
-        self.kernel, self.n_threads = kernel, count_threads(n_threads)
+    def __init__(self, kernel, X, groups, *, n_threads=None, held=False, leaf=None):
+        self.kernel, self.n_threads, self.leaf = kernel, count_threads(n_threads), leaf
         self._groups = [np.asarray(group, dtype=np.intp) for group in groups]
         self.sizes = np.array([len(group) for group in self._groups])
         self._X = X

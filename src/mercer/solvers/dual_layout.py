@@ -219,8 +219,11 @@ class DualLayout:
         samples, (_, step) = self.samples, _native.dual_units(self.dtype)
         matrix = _native.empty((self.n, self.n + step), self.dtype, n_threads)
         side = cast_side(sides(samples.program, take_rows(samples._X, self.order))[0], np.dtype(np.float64))
-        whole = matrix[:, : self.n]
-        _native.gram(samples.program, side, side, whole, symmetric=True, n_threads=n_threads, on_step=on_step)
+        whole, options = matrix[:, : self.n], {"n_threads": n_threads, "on_step": on_step}
+        if samples.leaf is None:
+            _native.gram(samples.program, side, side, whole, symmetric=True, **options)
+        else:
+            samples.leaf.fill(samples.program, side, whole, self.order.tobytes(), **options)
         matrix[:, self.n :] = 0  # after what can be interrupted: it touches every page
         self.run, self.matrix, self.diagonal = None, matrix, matrix.diagonal().copy()
 
