@@ -325,3 +325,15 @@ def test_newton_steps_leave_no_more_free_than_the_rank(fit_intercept, rng):
         return 0.5 * a @ K @ a - y @ a
 
     assert dual(polished) < dual(a)
+
+
+@pytest.mark.parametrize("loss", [Quantile(0.5), EpsilonInsensitive(0.1)], ids=repr)
+@pytest.mark.parametrize("alpha", [1e-5, 1e-6])
+def test_a_small_alpha_needs_no_millions_of_steps(loss, alpha, rng):
+    """Hundreds of coefficients are inside of their box there, of which pairwise steps move two."""
+    n = 800
+    X = rng.standard_normal((n, 4))
+    y = np.sin(X[:, 0]) + 0.3 * rng.standard_normal(n)
+    found = piecewise_linear(RBF(gamma=0.25), X, loss, y, None, alpha, max_iter=500 * n)
+    assert found.converged
+    assert found.relative_gap <= 1e-8

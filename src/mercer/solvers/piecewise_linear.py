@@ -11,16 +11,19 @@ s < 0 < t being the slopes.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.linalg import lapack
 
 from .._arrays import check_output
+from .._threads import n_threads as count_threads
 from ..gram import Gram
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import take_rows
 from .dual import DualSamples
 from .dual_layout import STATUS, dual_jobs
+from .faces import newton_on_faces
 from .outcome import indefinite, not_finite
 
 __all__ = ["PiecewiseLinearOutcome", "best_intercept", "piecewise_linear"]
@@ -34,6 +37,8 @@ _ROUND, _LEAST_ROUND = 50, 20_000
 _POLISH_UP_TO, _POLISH_WORK = 2e7, 1e9
 #: Fewer variables than these take a step as long.
 _LEAST_FREE = 100
+#: Rounds over faces at most, and what they may cost, in pairwise steps of those that went before.
+_ROUNDS, _FACES_FOR = 500, 4
 #: What such a step adds to the diagonal, of its sum, and how often what that put off is put right.
 _RIDGE, _REFINEMENTS = 1e-14, 3
 #: Rounds in a row in which the gap does not fall by a tenth, until it is taken for rounding's.
@@ -121,7 +126,9 @@ def _with_free(matrix):
 
 
 class _Columns:
-    """Columns of the kernel matrix, and products with them."""
+    """Columns of the kernel matrix, and products with them; rows for `newton_on_faces`."""
+
+    dtype = np.dtype(np.float64)
 
     def __init__(self, kernel, X, n_threads):
         self.kernel, self.X, self.n_threads = kernel, X, n_threads
@@ -144,11 +151,19 @@ class _Columns:
     def dot(self, a):
         """K a."""
         index = np.flatnonzero(a)
-        if not index.size:
-            return np.zeros(len(a))
+        return self.product(index, a[index]) if index.size else np.zeros(len(a))
+
+    def square(self, index):
+        """K among some rows, in Fortran order."""
         if type(self.kernel) is Precomputed:
-            return self.X[:, index] @ a[index]
-        return self._gram(index) @ a[index]
+            return np.asfortranarray(self.X[np.ix_(index, index)])
+        return Gram(self.kernel, take_rows(self.X, index), n_threads=self.n_threads).formed().T
+
+    def product(self, index, change):
+        """K times a vector that is 0 but for `change` at some rows."""
+        if type(self.kernel) is Precomputed:
+            return self.X[:, index] @ change
+        return self._gram(index) @ change
 
 
 def piecewise_linear(
@@ -233,7 +248,9 @@ def piecewise_linear(
         a = outcome.betas[:n]
         if status == "not finite" or not np.isfinite(a).all():
             raise not_finite(_first_bad(columns, n))
-        a, h = _polished(problem, columns, a, columns.dot(a))
+        check = None if on_step is None else partial(on_step, 0, float(outcome.gap[0]))
+        a, h = _over_faces(problem, columns, a, columns.dot(a), tol, n_iter, check)
+        a, h = _polished(problem, columns, a, h)
         found = problem.judged(a, h, tol, n_iter, outcome.rows)
         best = found if best is None or found.gap < best.gap else best
         idle, mark = (0, best.gap) if best.gap < 0.9 * mark else (idle + 1, mark)
@@ -246,6 +263,33 @@ def piecewise_linear(
         kkt *= np.clip(0.5 * tol * problem.size / found.gap, 1e-3, 0.2)
     shown = indefinite(best.a[:, None], (best.f - best.b)[:, None], columns.diagonal())
     return replace(best, n_iter=n_iter, converged=best.converged and not shown, indefinite=shown)
+
+
+def _over_faces(problem, columns, a, h, tol, spent, check):
+    """Steps over faces towards the optimum where pairwise steps would crawl, after so many: a, and Ka.
+
+    They may cost as much as those did; `_polished` puts right what rounding of their factors leaves.
+    """
+    if not 0 < len(problem.free(a)) ** 2 <= _POLISH_UP_TO:
+        return a, h
+    new, F = np.clip(a, problem.low, problem.high), problem.y - h
+    most = 2 * problem.alpha * np.maximum(problem.high, -problem.low).sum()
+    newton_on_faces(
+        columns,
+        F,
+        new,
+        problem.low,
+        problem.high,
+        tol * problem.size / most,  # by so much in each KKT condition the gap is small enough
+        rounds=_ROUNDS,
+        worth=_FACES_FOR * spent,
+        check=check,
+        sums=None if problem.fit_intercept else np.empty((0, len(a))),
+        epsilon=float(problem.loss.tube),
+        n_threads=count_threads(columns.n_threads),
+    )
+    new = np.clip(new, problem.low, problem.high)
+    return new, columns.dot(new)
 
 
 def _polished(problem, columns, a, h):
