@@ -547,3 +547,13 @@ def test_thousands_of_rows_as_scikit_learns_dense_solver(rng):
         assert apart.sum() > 45
         Y = reference.eigenvectors_ * np.sqrt(reference.eigenvalues_)
         same_up_to_sign(model.fit_transform(X)[:, apart], Y[:, apart], atol=1e-6 * np.abs(Y).max(), rtol=0)
+
+
+@pytest.mark.parametrize("k", [20, 30, 60])
+def test_repeated_rows_have_repeated_eigenvalues(k):
+    """More often than a block has columns: a hundred of 10, of 5, of 2."""
+    base = np.random.default_rng(0).standard_normal((400, 3))
+    X = np.concatenate([np.repeat(base[i * 100 : (i + 1) * 100], s, 0) for i, s in enumerate([10, 5, 2, 1])])
+    model = KernelPCA(k, kernel=RBF(1e6), random_state=0).fit(X)
+    assert model.solver_used_ == "lanczos"
+    np.testing.assert_allclose(model.eigenvalues_, 10.0, rtol=1e-9)

@@ -112,6 +112,21 @@ class TestMultiplicity:
         A, _ = with_spectrum(np.r_[np.full(29, 100.0), np.full(60, 1.0), np.zeros(61)], rng)
         check(A, lanczos(A, k))
 
+    @pytest.mark.parametrize("seed", range(20))
+    @pytest.mark.parametrize("k", [20, 40])
+    def test_few_values_and_others(self, seed, k):
+        """Rounding leads out of spaces that are invariant; every other matrix has distinct values, too."""
+        rng = np.random.default_rng(seed)
+        n, tail = 500, 150 * (seed % 2)
+        distinct = int(rng.integers(2, 7))
+        counts = rng.multinomial(n - tail, rng.dirichlet(np.ones(distinct)))
+        values = np.r_[np.repeat(rng.uniform(1, 10, distinct), counts), rng.uniform(0, 10, tail)]
+        A, _ = with_spectrum(values, rng)
+        pairs = block_lanczos(lambda V: A @ V, n, k, block=16, rng=rng)
+        assert pairs.converged
+        assert pairs.n_iter < 200
+        np.testing.assert_allclose(pairs.values, np.sort(values)[::-1][:k], rtol=1e-9)
+
     def test_the_identity(self):
         pairs = lanczos(np.eye(80), 20)
         np.testing.assert_allclose(pairs.values, 1.0, rtol=1e-12)

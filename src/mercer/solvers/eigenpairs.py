@@ -24,6 +24,8 @@ _SPARE = 384
 #: Part of the largest eigenvalue below which what leads out of a space is taken for rounding. (Where a space
 #: is invariant 4e-14 was seen; Krylov blocks that grow out of it find no new copies of an eigenvalue.)
 _INVARIANT = 1e-12
+#: Times in a row that random directions change nothing, where rounding keeps them from leading nowhere.
+_CALM = 3
 #: A squared condition up to which a block's own Gram matrix orthonormalises it, applied twice.
 _CHOLESKY_UP_TO = 1e10
 #: Rows up to which `ritz_values` are LAPACK's, and steps for more.
@@ -187,8 +189,7 @@ def block_lanczos(
     k : int
         With ``fits_lanczos(n, k, block)``.
     block : int
-        Columns of a product. An eigenvalue that occurs more often than that is found too where the matrix has
-        few different eigenvalues, see Notes.
+        Columns of a product. An eigenvalue may occur more often than that, see Notes.
     rng : RandomState or Generator
         Draws the first block.
     tol : float
@@ -209,8 +210,9 @@ def block_lanczos(
 
     Notes
     -----
-    A Krylov space of b vectors holds at most b copies of an eigenvalue. When a space turns out to be
-    invariant, a new random block goes on outside of it, until one changes none of the k largest values.
+    A Krylov space of b vectors holds at most b copies of an eigenvalue. Where directions of a space turn out
+    to lead nowhere, random ones go on outside of it in their places, until such have changed none of the k
+    largest values; and where one of these occurs b times, beside them.
 
     References
     ----------
@@ -222,10 +224,10 @@ def block_lanczos(
     room = min(n, max(2 * k + _SPARE if max_basis is None else max_basis, k + 4 * block))
     with RowBlocks(n, n_threads) as rows:
         space = _Krylov(apply, n, block, room, rows, rng, noise)
-        due, seen, before = k + 2 * block, [], None
+        due, seen, before, calm = k + 2 * block, [], None, 0
         while True:
             space.step()
-            last = space.n_iter >= limit or space.invariant
+            last = space.n_iter >= limit or space.narrow
             if not (last or space.full or space.m >= due):
                 space.extend()
                 continue
@@ -235,7 +237,12 @@ def block_lanczos(
             if on_step is not None:
                 on_step(space.n_iter, worst * tol)
             converged = len(values) == k and worst <= 1
-            if converged and (_unchanged(before, values, goals) if space.invariant else space.deep):
+            if converged and space.narrow:
+                calm = calm + 1 if _unchanged(before, values, goals) else 0
+                done = calm >= (1 if space.spent else _CALM)
+            else:
+                done = converged and space.deep
+            if done and not (_occurs(values, goals, space.block) and space.widen(k, block)):
                 break
             if (space.n_iter >= limit and len(values) == k) or not space.go_on(k):
                 break
@@ -256,8 +263,15 @@ def _goals(values, tol, noise):
 
 
 def _unchanged(before, values, goals):
-    """Whether a new block outside of an invariant space has left the largest values where they were."""
+    """Whether random directions outside of a space have left the largest values where they were."""
     return before is not None and len(before) == len(values) and bool((values - before <= goals).all())
+
+
+def _occurs(values, goals, times):
+    """Whether some value that is not 0 occurs so many times, but for what is left of it."""
+    first, last = values[: max(0, len(values) - times + 1)], values[times - 1 :]
+    goals = goals[times - 1 :]
+    return bool(((first - last <= goals) & (last > goals)).any())
 
 
 def _steps_left(seen):
@@ -330,15 +344,22 @@ class _Krylov:
         self.Q = np.empty((n, room))
         self.H = np.zeros((room, room))
         self.m = self.n_iter = self.chain = self._renewed = 0
+        self._fresh = block  # how many directions were random when they last were
         self._last = self._first = 0
         self._size = 0.0  # the largest entry of H
+        self.N = np.empty((n, 0))
         self._dropped = 0.0  # the largest part of a product that was taken for rounding
-        self._append(self._random())
+        self._append(self._random(block))
 
     @property
-    def invariant(self):
-        """Whether A leads nowhere outside of the space."""
-        return self.N.shape[1] == 0
+    def narrow(self):
+        """Whether some directions led nowhere outside of the space."""
+        return self.N.shape[1] < self.block
+
+    @property
+    def spent(self):
+        """Whether as many as were random at last do so."""
+        return self.N.shape[1] <= self.block - self._fresh
 
     @property
     def full(self):
@@ -347,8 +368,8 @@ class _Krylov:
 
     @property
     def deep(self):
-        """Whether the last random block has had its time to show larger eigenvalues."""
-        return self._renewed == 0 or self.chain >= 8
+        """Whether the last random directions have had their time to show larger eigenvalues."""
+        return not self.narrow and (self._renewed == 0 or self.chain >= 8)
 
     def step(self):
         """Multiply the last block by A: H gets its columns, N and B what leads outside."""
@@ -373,21 +394,31 @@ class _Krylov:
         corner = self.H[last:m, last:m]
         corner[...] = (corner + corner.T) / 2
 
+    def widen(self, k, more):
+        """Have blocks of so many more columns from now on; False where there is no room for them."""
+        fits = k + 4 * (self.block + more) <= self.Q.shape[1]
+        self.block += more if fits else 0
+        return fits
+
     def extend(self):
         """Make N the last block."""
         self._append(self.N)
 
     def go_on(self, k):
-        """Extend, where there is no room after a restart with the best Ritz vectors; False at n columns."""
-        new = self.N
-        if self.invariant:
-            if self.m + self.block > len(self.Q):
-                return False
-            new = self._random()
+        """Extend, where there is no room after a restart with the best Ritz vectors; False at n columns.
+
+        Random directions take the places of those that led nowhere.
+        """
+        new, renewed = self.N, self.narrow
+        if renewed:
+            self._fresh = min(self.block, len(self.Q) - self.m) - new.shape[1]
+            new = np.hstack([new, self._random(self._fresh)])
+        if not new.shape[1]:
+            return False
         if self.m + new.shape[1] > self.Q.shape[1]:
             self._compress(k)
         self._append(new)
-        if self.invariant:
+        if renewed:
             self.chain, self._renewed = 0, self._renewed + 1
         return True
 
@@ -424,11 +455,13 @@ class _Krylov:
         # The next product has parts in this block and the last; after a restart in all of the basis.
         self._first, self._last, self.m = self._last, self.m, stop
 
-    def _random(self):
-        V = self.rng.standard_normal((len(self.Q), self.block))
+    def _random(self, count):
+        """Random directions outside of the space and of what leads out of it."""
+        V = self.rng.standard_normal((len(self.Q), count))
         for _ in range(2):
-            basis = self.Q[:, : self.m]
-            self.rows.subtract(V, basis, self.rows.inner(basis, V))
+            for basis in (self.Q[:, : self.m], self.N):
+                if basis.shape[1]:
+                    self.rows.subtract(V, basis, self.rows.inner(basis, V))
             V, _ = self._orthonormal(V, 0.1)
         return V
 
