@@ -21,6 +21,7 @@ from mercer import (
     KernelRidge,
     KernelRidgeCV,
     PathCV,
+    SquaredMarginClassifier,
 )
 from mercer.kernels import RBF, Fourier, Polynomial
 
@@ -222,3 +223,30 @@ def test_threads_change_nothing(kernel):
         one = run(1)
         for n in (2, 3):
             np.testing.assert_array_equal(one, run(n))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("machine", "targets"),
+    [
+        (SVC, "labels"),
+        (KernelLogisticRegression, "labels"),
+        (KernelLogisticRegression, "signs"),
+        (SquaredMarginClassifier, "labels"),
+        (KernelRidge, "numbers"),
+        (KernelRidge, "pairs"),
+        (KernelRegressor, "numbers"),
+        (KernelPCA, "none"),
+    ],
+)
+def test_a_row_of_a_given_matrix_has_a_value_of_its_own(machine, targets, dtype, rng):
+    """Whatever rows it comes with, and in whatever order of memory."""
+    X, t = rng.normal(size=(61, 3)), rng.normal(size=61)
+    y = {"labels": rng.integers(0, 3, 61), "signs": t > 0, "numbers": t, "pairs": np.c_[t, -t], "none": None}
+    K = RBF(0.3)(X).astype(dtype)
+    model = machine(kernel="precomputed").fit(K, y[targets])
+    method = next(name for name in ("decision_function", "predict", "transform") if hasattr(model, name))
+    values = getattr(model, method)(K)
+    alone = np.concatenate([getattr(model, method)(K[i : i + 1]) for i in range(61)])
+    np.testing.assert_array_equal(values, alone)
+    np.testing.assert_array_equal(values, getattr(model, method)(np.asfortranarray(K)))

@@ -643,3 +643,23 @@ class TestConduct:
         for _ in range(1000):
             model.fit(X[:12], y[:12] > 0)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4096  # kB
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_squared_margin_with_weights_over_decades(seed, classes):
+    """Of what is added to K's diagonal, alpha over the weight, the largest swamps K."""
+    rng = np.random.default_rng(seed)
+    n = 20
+    X, y = rng.standard_normal((n, 2)), np.arange(n) % classes
+    weights, alpha = 10.0 ** rng.uniform(-12, 12, n), 10.0 ** rng.uniform(2, 6)
+    model = SquaredMarginClassifier(alpha, kernel=RBF(0.5)).fit(X, y, weights)
+    assert np.all(model.converged_)
+    assert np.all(model.duality_gap_ <= 1e-6 * np.abs(model.objective_))
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_a_missing_label_among_strings_is_named(missing, rng):
+    labels = np.array(["a", "b", missing, "a"] * 5, dtype=object)
+    with pytest.raises(ValueError, match=r"Input y contains NaN: (None|nan) at row 2 is no label"):
+        KernelLogisticRegression().fit(rng.standard_normal((20, 2)), labels)

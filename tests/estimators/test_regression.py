@@ -406,3 +406,44 @@ def test_counts_that_are_all_zero():
 def test_a_mean_beyond_floating_point_is_infinite():
     model = KernelRegressor("poisson", kernel="linear").fit([[0.0], [1.0], [2.0]], [1, 3, 8])
     assert model.predict([[1e6]]) == np.inf
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "epsilon_insensitive", "quantile"])
+@pytest.mark.parametrize("alpha", [1.0, 1e-3])
+@pytest.mark.parametrize("shift", [1e6, -1e9])
+def test_targets_far_from_zero_are_no_harder(loss, alpha, shift, rng):
+    """A common shift is the intercept's; it is exact here, as targets are multiples of 2⁻¹⁰."""
+    X = rng.standard_normal((60, 3))
+    y = np.round(1024 * np.sin(X[:, 0])) / 1024
+    near = KernelRegressor(loss, alpha).fit(X, y)
+    far = KernelRegressor(loss, alpha).fit(X, y + shift)
+    assert near.converged_
+    assert far.converged_
+    assert far.objective_ == pytest.approx(near.objective_, rel=1e-6)
+    np.testing.assert_allclose(far.predict(X) - shift, near.predict(X), atol=2e-4)
+
+
+@pytest.mark.parametrize("heavy", [1e6, 1e8, 1e10])
+def test_a_heavy_row_gives_no_false_gap(heavy, rng):
+    weights = np.array([1.0, heavy, 1.0])
+    X, y = np.arange(3.0)[:, None], np.array([1.1, 2.3, 3.7])
+    model = KernelRegressor("squared", 1.0, kernel=RBF(0.5)).fit(X, y, weights)
+    assert model.converged_
+    # The heavy row is a constraint: of (a, b) with f₂ = y₂, least squares of the others.
+    K = RBF(0.5)(X)
+    A = np.block([[K @ np.diag(weights) @ K + K, (K @ weights)[:, None]], [weights @ K, weights.sum()]])
+    solution = np.linalg.lstsq(A, np.append(K @ (weights * y), weights @ y), rcond=1e-15)[0]
+    f = K @ solution[:3] + solution[3]
+    assert model.objective_ == pytest.approx(
+        weights @ np.square(f - y) + solution[:3] @ K @ solution[:3], rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1e6, 1e12])
+def test_descent_at_a_large_alpha_has_the_best_constant(alpha, rng):
+    X = rng.standard_normal((40, 3))
+    y = np.sin(2 * X[:, 0]) + 3
+    model = KernelRegressor("squared", alpha, kernel=RBF(0.5), solver="gd").fit(X, y)
+    assert model.converged_
+    if alpha > 1:
+        assert model.objective_ == pytest.approx(np.square(y - y.mean()).sum(), rel=1e-4)

@@ -490,3 +490,26 @@ def test_threads_change_nothing(solver, n, rng):
         np.testing.assert_array_equal(model.dual_coef_, models[0].dual_coef_)
         np.testing.assert_array_equal(model.predict(X[:50]), models[0].predict(X[:50]))
         np.testing.assert_array_equal(model.leave_one_out_, models[0].leave_one_out_)
+
+
+@pytest.mark.parametrize("alpha", [1e-5, 1.6e-5, 3e-5, 1e-4, 3e-4])
+def test_conjugate_gradients_where_a_float32_factor_would_fail(alpha, rng):
+    """The trace over alpha goes through 1e6 to 3e7."""
+    X = rng.standard_normal((300, 3))
+    y = np.sin(X[:, 0])
+    own = KernelRidge(alpha, kernel=Laplacian(0.3), solver="cg", random_state=0).fit(X, y)
+    exact = KernelRidge(alpha, kernel=Laplacian(0.3)).fit(X, y)
+    assert own.converged_
+    np.testing.assert_allclose(own.predict(X), exact.predict(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_conjugate_gradients_with_weights_over_decades(seed):
+    rng = np.random.default_rng(seed)
+    X, weights = rng.standard_normal((300, 3)), 10.0 ** rng.uniform(-4, 4, 300)
+    y = np.sin(X[:, 0])
+    own = KernelRidge(1e-2, kernel=RBF(0.3), solver="cg", random_state=0).fit(X, y, weights)
+    assert own.converged_
+    exact = KernelRidge(1e-2, kernel=RBF(0.3)).fit(X, y, weights)
+    loss = [weights @ np.square(m.predict(X) - y) for m in (own, exact)]
+    assert loss[0] == pytest.approx(loss[1], rel=1e-3, abs=1e-9)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import Ridge
 from sklearn.metrics import make_scorer, recall_score
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, cross_val_score
 
@@ -222,3 +223,9 @@ def test_one_row_at_a_time(X, y):
         KernelLogisticRegression(), {"alpha": [1.0]}, X[:20], labels[:20], cv=LeaveOneOut(), scoring=scorer
     )
     np.testing.assert_array_equal(own, other)
+
+
+def test_the_alpha_of_an_estimator_that_is_not_ours(X, y):
+    search = PathCV(Ridge(), alphas=[0.1, 1.0, 1e4]).fit(X, y)
+    assert search.best_alpha_ == search.best_params_["alpha"]
+    assert search.alpha_1se_ >= search.best_alpha_

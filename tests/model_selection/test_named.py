@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -78,3 +79,26 @@ def test_it_stands_within_a_search():
     X, y = load_diabetes(return_X_y=True)
     search = GridSearchCV(KernelRidgeCV(ALPHAS, kernel=RBF(1.0), cv=3), {"kernel__gamma": [1.0, 10.0]}, cv=2)
     assert search.fit(X[:100], y[:100]).best_estimator_.alpha_ in ALPHAS
+
+
+def test_classifiers_score_by_their_scoring():
+    X, y = load_iris(return_X_y=True)
+    model = KernelLogisticRegressionCV([0.1, 1.0], scoring="neg_log_loss").fit(X, y)
+    expected = -log_loss(y, model.predict_proba(X))
+    assert model.score(X, y) == pytest.approx(expected, rel=1e-12)
+    weights = np.linspace(0.0, 1.0, len(y))
+    expected = -log_loss(y, model.predict_proba(X), sample_weight=weights)
+    assert model.score(X, y, sample_weight=weights) == pytest.approx(expected, rel=1e-12)
+    accuracy = KernelLogisticRegressionCV([0.1, 1.0]).fit(X, y)
+    assert accuracy.score(X, y) == np.mean(accuracy.predict(X) == y)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_a_grid_for_samples_that_are_all_the_same(kernel, rng):
+    """The spectrum of the centred matrix is rounding: the mean, and the classes' shares."""
+    X, y, labels = np.full((30, 2), 3.0), rng.normal(size=30), np.arange(30) % 3 == 0
+    ridge = KernelRidgeCV(kernel=kernel).fit(X, y)
+    assert ridge.alpha_ >= 1e-8
+    np.testing.assert_allclose(ridge.predict(X), y.mean(), rtol=1e-6)
+    logistic = KernelLogisticRegressionCV(kernel=kernel).fit(X, labels)
+    np.testing.assert_allclose(logistic.predict_proba(X[:1])[0], [2 / 3, 1 / 3], rtol=1e-6)

@@ -24,7 +24,7 @@ from ..solvers.pivoted_cholesky import LowRank, pivoted_cholesky
 from ._base import own_rows
 from ._svm import negative_eigenvalue
 
-__all__ = ["CostProblem", "CostResult"]
+__all__ = ["CostProblem", "CostResult", "constant_of"]
 
 #: An eigenvalue of the centres' matrix below this times the largest is rounding.
 _RANK = 1e-12
@@ -223,9 +223,17 @@ class CostProblem:
         """
         given = {name: value for name, value in options.items() if value is not None}
         solve = {"newton": self._newton, "smo": self._smo}.get(solver, self._descend)
+        constant = constant_of(loss, y, self.weights) if fit_intercept else 0.0
+        if constant:
+            y = y - constant
+            if "start" in given:
+                a, b = given["start"]
+                given["start"] = a, b - constant
         with one_blas_thread():
             result = solve(loss, y, float(alpha), bool(fit_intercept), solver, on_step, given)
-            return result if solver == "smo" else self.judged(result, loss, y, float(alpha))
+            if solver != "smo":
+                result = self.judged(result, loss, y, float(alpha))
+        return replace(result, b=result.b + constant) if constant else result
 
     def judged(self, result, loss, y, alpha):
         """A result, not converged where aᵀKa or pᵀKp, p = −w l′/(2α), shows that K is not psd.
@@ -364,6 +372,28 @@ class CostProblem:
             dual[rows] = a
             return own_rows(self._X), dual
         return own_rows(self._X, rows), a
+
+
+def constant_of(loss, y, weights):
+    """What targets may do without beside an intercept: their mean, next to which digits would be lost.
+
+    Parameters
+    ----------
+    loss : Loss
+    y : ndarray of shape (n,)
+    weights : ndarray of shape (n,) or None
+        Not negative, and one above 0.
+
+    Returns
+    -------
+    float
+        0 of a cost that a common shift changes.
+    """
+    if not loss.shifts:
+        return 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(np.average(y, weights=weights))
+        return mean if np.isfinite(mean) and np.isfinite(y - mean).all() else 0.0
 
 
 def _raise_unless_finite(K):

@@ -69,11 +69,18 @@ def _check_order(values):
             try:
                 value < first  # noqa: B015 (only whether it can be asked)
             except TypeError:
+                _refuse_missing(column)
                 raise TypeError(
                     f"y holds {value!r} ({type(value).__name__}) at row {row} among labels such as {first!r} "
                     f"({type(first).__name__}), and these have no order; drop rows without a label, and give "
                     "labels of one type, for example by np.asarray(y).astype(str)"
                 ) from None
+
+
+def _refuse_missing(column):
+    for row, value in enumerate(column):
+        if value is None or value != value:
+            raise ValueError(f"Input y contains NaN: {value!r} at row {row} is no label; drop such rows")
 
 
 def encode_labels(y, n, owner):

@@ -392,11 +392,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimat
         self._require_fit("eigenvectors_")
         X = self._query_samples(X)
         with one_blas_thread():
-            if type(self.kernel_) is Precomputed:
-                Y = as_double(X) @ self._scaled
-            else:
-                samples = as_double(X), as_double(self.X_fit_)
-                Y = Gram(self.kernel_, *samples, n_threads=self.n_jobs).dot(self._scaled)
+            samples = as_double(X), as_double(self.X_fit_)
+            Y = Gram(self.kernel_, *samples, n_threads=self.n_jobs).dot(self._scaled)
         # (4.60) without its two other terms: they are the same for all j, and each component's coefficients
         # add up to zero.
         Y -= self._offset

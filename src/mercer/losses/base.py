@@ -71,12 +71,15 @@ class Loss:
         Whether f has a last axis of classes.
     smooth : bool
         Whether l has a derivative everywhere.
+    shifts : bool
+        Whether l(y + c, f + c) = l(y, f).
     needs : str
         The targets it takes: "real"; "nonnegative"; "sign", −1 or 1; "code", integers from 0.
     """
 
     vector: ClassVar[bool] = False
     smooth: ClassVar[bool] = True
+    shifts: ClassVar[bool] = False
     needs: ClassVar[str] = "real"
 
     def value(self, y, f):

@@ -23,6 +23,8 @@ class Squared(Loss):
     MLR7 (7.31).
     """
 
+    shifts: ClassVar[bool] = True
+
     @np.errstate(over="ignore")
     def value(self, y, f):
         """(f − y)²."""
@@ -69,6 +71,8 @@ class Huber(Loss):
     ----------
     P. J. Huber, Robust estimation of a location parameter, 1964; twice its scale, as MLR7 (7.31) has no ½.
     """
+
+    shifts: ClassVar[bool] = True
 
     delta: float = 1.0
 
@@ -130,6 +134,8 @@ class EpsilonInsensitive(Loss):
     V. Vapnik, The Nature of Statistical Learning Theory, 1995, 6.1.
     """
 
+    shifts: ClassVar[bool] = True
+
     smooth: ClassVar[bool] = False
     epsilon: float = 0.1
 
@@ -188,6 +194,8 @@ class Quantile(Loss):
     ----------
     R. Koenker and G. Bassett, Regression quantiles, 1978.
     """
+
+    shifts: ClassVar[bool] = True
 
     smooth: ClassVar[bool] = False
     level: float = 0.5

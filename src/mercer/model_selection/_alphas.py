@@ -4,6 +4,7 @@ Place on the way: ``_search`` → **alphas** → ``path``.
 """
 
 from collections.abc import Mapping
+from numbers import Real
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
@@ -64,7 +65,11 @@ def alphas_from_spectrum(estimator, X, y, weights):
     index = kept[:: -(-len(kept) // _ROWS)]
     some = X[np.ix_(index, index)] if final._is_precomputed(final.kernel) else take_rows(X, index)
     with one_blas_thread():
-        largest = eigenvalue_range(kernel_matrix(kernel, some, 1))[1] * len(kept) / len(index)
+        K = kernel_matrix(kernel, some, 1)
+        largest = eigenvalue_range(K)[1]
+        if largest <= len(K) * np.finfo(K.dtype).eps * np.abs(K.diagonal()).max():
+            largest = 0.0  # of samples that are all the same it is rounding
+    largest *= len(kept) / len(index)
     if weights is not None:
         largest *= np.mean(weights[kept])
     top = np.ceil(np.log10(largest)) if largest > 0 and np.isfinite(largest) else 0.0
@@ -91,7 +96,7 @@ def of_alphas(estimator, found, by):
     """
     name = f"{last_step(estimator)[1]}alpha"
     best = found["best_params_"]
-    if not has_alpha(estimator) or name not in best:
+    if name not in best:
         return {}
     chosen = {"best_alpha_": best[name]}
     if by is None:
@@ -102,6 +107,8 @@ def of_alphas(estimator, found, by):
         return chosen
     mean, error = _scores(found, by)
     least = mean[found["best_index_"]] - error[found["best_index_"]]
+    if not all(isinstance(cells[index][name], Real) for index in along):
+        return chosen
     near = [cells[index][name] for index in along if mean[index] >= least]
     return {**chosen, "alpha_1se_": max(near, default=best[name])}
 

@@ -16,6 +16,7 @@ from sklearn.utils import column_or_1d
 from .._arrays import check_targets, check_weights
 from .._threads import n_threads as count_threads
 from ..estimators._base import check_rng
+from ..estimators._cost_problem import constant_of
 from ..estimators._costs import _TOL
 from ..estimators.classification import KernelLogisticRegression, SquaredMarginClassifier
 from ..estimators.regression import KernelRegressor, check_cost_targets, predicted_mean
@@ -284,6 +285,7 @@ class RegressorFamily(_NewtonFamily):
     """`KernelRegressor` with a smooth cost."""
 
     answers = ()
+    constant = 0.0
 
     @staticmethod
     def takes(estimator):
@@ -305,6 +307,9 @@ class RegressorFamily(_NewtonFamily):
                 continue  # the fit by itself says why
             if weights.any():
                 found.append(_Fold(fold, train, test, weights))
+        if self.estimator.fit_intercept:
+            self.constant = constant_of(self.loss, self.y, None)
+            self.y -= self.constant
         return found
 
     def machine(self):
@@ -314,7 +319,7 @@ class RegressorFamily(_NewtonFamily):
     def values(self, K, alphas, n_threads):
         """Yield (α, fold, predictions of all rows), from the largest α down."""
         for alpha, fold, f in super().values(K, alphas, n_threads):
-            yield alpha, fold, predicted_mean(self.loss, f.copy())
+            yield alpha, fold, predicted_mean(self.loss, f + self.constant)
 
 
 def _answering(estimator, method, **attributes):

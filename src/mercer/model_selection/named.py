@@ -174,7 +174,31 @@ class KernelRidgeCV(MultiOutputMixin, RegressorMixin, _NamedCV):
         self.verbose = verbose
 
 
-class KernelLogisticRegressionCV(ClassifierMixin, _NamedCV):
+class _NamedClassifierCV(ClassifierMixin, _NamedCV):
+    """That of a classifier."""
+
+    def score(self, X, y, sample_weight=None):
+        """The score by `scoring` of the fit to all rows; None is the accuracy.
+
+        Parameters
+        ----------
+        X : array_like, sparse matrix or sequence of m samples
+        y : array_like of shape (m,)
+            True labels.
+        sample_weight : array_like of shape (m,) or None, default=None
+
+        Returns
+        -------
+        float
+        """
+        if self.scoring is None:
+            return super().score(X, y, sample_weight)
+        self._require_fit("best_estimator_")
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self.scorer_(self.best_estimator_, X, y, **weights)
+
+
+class KernelLogisticRegressionCV(_NamedClassifierCV):
     """`KernelLogisticRegression` with α chosen by cross-validation: some folds in lockstep, α after α.
 
     Parameters
@@ -259,7 +283,7 @@ class KernelLogisticRegressionCV(ClassifierMixin, _NamedCV):
         self.random_state = random_state
 
 
-class SquaredMarginCV(ClassifierMixin, _NamedCV):
+class SquaredMarginCV(_NamedClassifierCV):
     """`SquaredMarginClassifier` with α chosen by cross-validation: some folds in lockstep, α after α.
 
     Parameters

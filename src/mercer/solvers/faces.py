@@ -129,8 +129,9 @@ class _Inverse:
         for ridge in _RIDGES[rows.dtype]:
             H = rows.square(A)
             diagonal = np.einsum("ii->i", H)
-            scale = diagonal.max()
-            diagonal += max(ridge * scale, least)
+            # by the typical entry: weights may spread what is added to the diagonal over many decades
+            scale = np.median(diagonal) or diagonal.max()
+            diagonal += np.maximum(ridge * np.maximum(diagonal, scale), least)
             for member in members:
                 H.T[...] += (scale * member)[:, None] * member
             if not _native.cholesky(H, n_threads):

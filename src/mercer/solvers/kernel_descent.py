@@ -258,9 +258,7 @@ def descend(
             np.sqrt(problem.squared_norm(problem.value_and_gradient(w)[1])) for w in (constant, zero)
         )
         scale = max(scale, _ALL_CONSTANT * whole)
-    if start is None and stochastic:
-        zero = constant
-    first = zero if start is None else problem.start(*start)
+    first = constant if start is None else problem.start(*start)
     if tol is None:
         tol = 1e-2 if stochastic else 1e-4
     common = {

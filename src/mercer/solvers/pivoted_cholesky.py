@@ -19,7 +19,7 @@ _FINE = 20
 ENTRY_COST = 16
 #: Up to this trace over alpha the factor is kept in float32: the preconditioner's smallest values, alpha over
 #: the largest eigenvalue of K, then still stand out of rounding.
-_SINGLE_UP_TO = 2e7
+_SINGLE_UP_TO = 1e6
 
 
 @dataclass
@@ -189,8 +189,8 @@ class Woodbury:
         self.F, n = F, F.shape[1]
         inner = (F @ F.T).astype(np.float64)
         scale = float(np.trace(inner))
-        rounding = np.finfo(np.float64).eps * scale
-        least = max(low_rank.trace / n, np.finfo(F.dtype).eps * scale) or 1.0
+        rounding = np.finfo(F.dtype).eps * scale
+        least = max(low_rank.trace / n, rounding) or 1.0
         alphas = np.where(alphas > 0, np.maximum(alphas, rounding), least)
         self.values, self.which = np.unique(alphas, return_inverse=True)
         self.factors = []
