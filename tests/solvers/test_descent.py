@@ -394,7 +394,7 @@ def test_steps_are_those_in_the_space_of_features(rng):
     options = {"step": 0.02, "momentum": 0.6, "max_iter": 30, "tol": 0.0}
     theirs = gradient_descent(cost, np.zeros(4), **options)
     K = Linear()(X)
-    ours = descend(lambda V: K @ V, Logistic(), y, None, 0.2, True, **options)
+    ours = descend(lambda V: K @ V, Logistic(), y, None, 0.2, True, start=(np.zeros(25), 0.0), **options)
     np.testing.assert_allclose(X.T @ ours.solution, theirs.solution[1:], rtol=1e-12)
     np.testing.assert_allclose(ours.intercept, theirs.solution[0], rtol=1e-12)
     for name in ("objective", "gradient_norm"):

@@ -96,7 +96,8 @@ class _Regressor(RegressorMixin, _OneFunction):
         ----------
         X : array_like or sparse matrix of shape (m, d)
             Rows; with a precomputed kernel the matrix against all training rows, or against the support
-            vectors only.
+            vectors only, K[:, support_]; where these are all rows it is read as that against all, in their
+            order.
 
         Returns
         -------
@@ -439,7 +440,8 @@ class OneClassSVM(OutlierMixin, _OneFunction):
         ----------
         X : array_like or sparse matrix of shape (m, d)
             Rows; with a precomputed kernel the matrix against all training rows, or against the support
-            vectors only.
+            vectors only, K[:, support_]; where these are all rows it is read as that against all, in their
+            order.
 
         Returns
         -------

@@ -228,7 +228,7 @@ def descend(
     rng : int, RandomState, Generator or None, default=None
         Draws the batches.
     start : (a, b) or None, default=None
-        Where to start; None is 0, and a = 0 with the best b for stochastic descent.
+        Where to start; None is a = 0 with the best b, which steps for a large alpha would crawl to.
     n_classes : int or None, default=None
         C for a cost of vectors; None is what the codes reach to.
     on_step : callable or None, default=None

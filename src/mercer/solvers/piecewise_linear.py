@@ -261,6 +261,8 @@ def piecewise_linear(
             continue
         # The gap falls about as the violations do; not by more than can be told beforehand.
         kkt *= np.clip(0.5 * tol * problem.size / found.gap, 1e-3, 0.2)
+    if on_step is not None:
+        on_step(1, best.gap)
     shown = indefinite(best.a[:, None], (best.f - best.b)[:, None], columns.diagonal())
     return replace(best, n_iter=n_iter, converged=best.converged and not shown, indefinite=shown)
 
