@@ -12,7 +12,7 @@ from mercer.kernels.prepared import sides
 from mercer.kernels.shared_leaf import SharedLeaf, SharedLeaves
 
 FAMILIES = [
-    [RBF(0.01), RBF(0.1), RBF(length_scale=3.0), Matern(1.5, 3.0), 3.0 * RBF(0.2) ** 2],
+    [RBF(0.003), RBF(0.03), RBF(length_scale=5.0), Matern(1.5, 6.0), 3.0 * RBF(0.01) ** 2],
     [Linear(), Polynomial(3, gamma=0.1), Polynomial(2, coef0=0.3), 2.0 * Polynomial(2).normalize()],
     [Laplacian(0.1), Laplacian(0.01), Laplacian(0.3).polynomial([1.0, 1.0])],
     [ChiSquared(0.1), ChiSquared(0.3)],
@@ -21,7 +21,7 @@ FAMILIES = [
 
 @pytest.fixture
 def X(rng):
-    return np.abs(rng.standard_normal((90, 40)))
+    return np.abs(rng.standard_normal((90, 140)))
 
 
 def filled(leaf, kernel, X, key=0):
@@ -39,7 +39,7 @@ def test_kernels_are_those_that_are_computed_as_a_whole(kernels, storage, X):
     (leaf,) = {leaves.of(kernel, X) for kernel in kernels}
     assert leaf.users == len(kernels)
     for kernel in kernels:
-        assert leaf.over(kernel._compiled(40)).block_leaves == [0]
+        assert leaf.over(kernel._compiled(140)).block_leaves == [0]
         K = filled(leaf, kernel, X)
         np.testing.assert_allclose(K, kernel(X), rtol=1e-12, atol=1e-15)
         np.testing.assert_array_equal(K, K.T)
@@ -64,23 +64,23 @@ def test_of_one_kernel_alone_nothing_is_kept(X):
 def test_other_leaves_are_no_users(X):
     leaves = SharedLeaves()
     leaf = leaves.of(RBF(0.1), X)
-    for kernel in (Laplacian(0.1), Linear(), RBF(0.1).on(range(33))):
+    for kernel in (Laplacian(0.1), Linear(), RBF(0.1).on(range(130))):
         assert leaves.of(kernel, X) not in (leaf, None)
-    for kernel in (RBF(np.full(40, 0.1)), RBF(0.1) + Linear(), Fourier(2)):
-        assert leaf.over(kernel._compiled(40)) is None
+    for kernel in (RBF(np.full(140, 0.1)), RBF(0.1) + Linear(), Fourier(2)):
+        assert leaf.over(kernel._compiled(140)) is None
         assert leaves.of(kernel, X) is None
     assert leaf.users == 1
 
 
 def test_short_rows_and_rows_that_are_no_numbers_are_not_worth_it(X):
-    assert SharedLeaves().of(RBF(0.1), X[:, :20]) is None
+    assert SharedLeaves().of(RBF(0.1), X[:, :100]) is None
     assert SharedLeaves().of(RBF(0.1), sp.csr_array(X * (X > 1.5))) is None
     assert SharedLeaves().of(Spectrum(2), ["abc", "abd"]) is None
 
 
 def test_a_weight_beyond_the_range_of_another_goes_alone(X):
-    leaf = SharedLeaf(RBF(1e-300)._compiled(40))
-    assert leaf.over(RBF(1e300)._compiled(40)) is None
+    leaf = SharedLeaf(RBF(1e-300)._compiled(140))
+    assert leaf.over(RBF(1e300)._compiled(140)) is None
 
 
 def without(monkeypatch, search, X, y):
@@ -91,7 +91,7 @@ def without(monkeypatch, search, X, y):
 
 def test_paths_along_alpha_are_as_without(monkeypatch):
     X, y = load_digits(return_X_y=True)
-    X, y = X[:300] / 16, y[:300] % 3
+    X, y = np.tile(X[:300], 3) / 28, y[:300] % 3
 
     def search():
         return PathCV(
@@ -109,7 +109,7 @@ def test_paths_along_alpha_are_as_without(monkeypatch):
 def test_grids_of_machines_are_as_without(monkeypatch, n):
     """By decisions, which tol leaves open by so much; a matrix of float64, and one of float32."""
     X, y = load_digits(return_X_y=True)
-    X, y = X[:n] / 16, y[:n] % 2
+    X, y = np.tile(X[:n], 3) / 28, y[:n] % 2
 
     def search():
         return PathCV(

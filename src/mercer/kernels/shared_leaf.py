@@ -17,10 +17,9 @@ __all__ = ["SharedLeaf", "SharedLeaves"]
 
 # Kinds that may be shared, and the power of a scalar weight that is a factor of their values.
 _POWERS = {LeafKind.DOT: 0, LeafKind.SQDIST: 2, LeafKind.L1: 1, LeafKind.CHI2: 0}
-# Of so many numbers in a row on, to read a value takes less time than to compute it (two Zen 4 cores, a
-# matrix by its leaf against as a whole: 10 dense features 1.3 times as long, 36 0.8, 57 0.7, 256 0.27; 14
-# entries of a sparse row longer).
-_FROM = 32
+# Of so many numbers in a row on, to read a value takes less time than to compute it (3000 rows, two Zen 4
+# cores, a matrix by its leaf against as a whole: 57 features 1.1 times as long, 100 0.8, 180 0.5, 256 0.4).
+_FROM = 128
 
 
 class SharedLeaves:
