@@ -35,6 +35,8 @@ LONG = {
     "many machines": "y = np.arange(len(X)) % 50; start(); SVC().fit(X, y)",
     "grid of machines": "y = X[:20000, 0] * X[:20000, 1] > 0; start(); "
     "PathCV(SVC(), Cs=[1.0, 10.0, 100.0], gammas=[0.1, 1.0]).fit(X[:20000], y)",
+    "machines of a given matrix": "K = RBF(5.0)(X[:7000]); y = X[:7000, 0] * X[:7000, 1] > 0; start(); "
+    "PathCV(SVC(kernel='precomputed'), Cs=[1.0, 100.0]).fit(K, y)",
     "many decisions": "m = SVC().fit(X[:4000], X[:4000, 0] * X[:4000, 1] > 0); Z = np.tile(X, (40, 1)); "
     "start(); m.predict(Z)",
 }

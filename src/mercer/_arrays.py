@@ -20,13 +20,18 @@ __all__ = [
     "check_weights",
     "column_scales",
     "common",
+    "copied",
     "is_traced",
     "plain",
     "plain_hooks",
     "readable_size",
     "refuse_traced",
+    "row_strips",
     "trace_hooks",
 ]
+
+# Rows of large matrices that are copied at a time.
+_STRIP = 128
 
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -51,6 +56,40 @@ def as_double(X):
     The same, or a copy.
     """
     return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) or sp.issparse(X) else X
+
+
+def row_strips(n):
+    """Slices of some rows of n, short enough for Ctrl-C between them even where a row is long.
+
+    Parameters
+    ----------
+    n : int
+
+    Yields
+    ------
+    slice
+    """
+    for start in range(0, n, _STRIP):
+        yield slice(start, min(n, start + _STRIP))
+
+
+def copied(X, dtype=None):
+    """A copy in C order, made by `row_strips`.
+
+    Parameters
+    ----------
+    X : ndarray
+    dtype : dtype or None
+        None is X's.
+
+    Returns
+    -------
+    ndarray
+    """
+    out = np.empty(X.shape, X.dtype if dtype is None else dtype)
+    for rows in row_strips(len(X)):
+        out[rows] = X[rows]
+    return out
 
 
 def plain(value):

@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names, _get_feature_names
 
-from .._arrays import as_double, check_samples, plain, refuse_traced
+from .._arrays import as_double, check_samples, copied, plain, refuse_traced, row_strips
 from ..gram import Gram
 from ..kernels.base import Kernel
 from ..kernels.names import from_name
@@ -400,7 +400,7 @@ def own_rows(X, index=None):
     if sp.issparse(X):
         return X.copy() if index is None else X[index]
     if isinstance(X, np.ndarray) and X.dtype != object:
-        return np.array(X, order="C") if index is None else X[index]
+        return copied(X) if index is None else X[index]
     return copy.deepcopy(X if index is None else [X[i] for i in index])
 
 
@@ -412,10 +412,11 @@ def _check_precomputed(K):
         )
     # Every rounding of a real kernel is well below this; a solver reads one triangle only.
     limit = 1e-5 * max(float(np.max(np.abs(K.diagonal()))), np.finfo(K.dtype).tiny)
-    for start in range(0, n, 1024):
-        gap = np.abs(K[start : start + 1024] - K[:, start : start + 1024].T)
+    for rows in row_strips(n):
+        gap = np.abs(K[rows] - K[:, rows].T)
         if gap.max() > limit:
             i, j = np.unravel_index(int(np.argmax(gap)), gap.shape)
+            start = rows.start
             raise ValueError(
                 f"kernel='precomputed' needs a symmetric matrix at fit, but entries ({start + i}, {j}) and "
                 f"({j}, {start + i}) are {K[start + i, j]:.8g} and {K[j, start + i]:.8g}; symmetrise it with "

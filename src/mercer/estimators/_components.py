@@ -5,7 +5,7 @@ Place on the way: ``solvers`` → **estimators** → ``decomposition``.
 
 import numpy as np
 
-from .._arrays import as_double
+from .._arrays import as_double, row_strips
 from .._warnings import warn
 from ..gram import Gram
 from ..kernels.precomputed import Precomputed
@@ -49,8 +49,9 @@ class CentredGram:
         self.rows, self.gram, self.K = rows, None, None
         X = as_double(X)
         if type(kernel) is Precomputed:
-            self.K = X + X.T
-            self.K /= 2
+            self.K = np.empty(X.shape)
+            for some in row_strips(len(X)):
+                self.K[some] = (X[some] + X[:, some].T) / 2
         elif stored:
             self.K = Gram(kernel, X, n_threads=n_jobs).formed()
         else:

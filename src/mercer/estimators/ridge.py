@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from .._arrays import as_double, check_output, check_targets, check_weights
+from .._arrays import as_double, check_output, check_targets, check_weights, copied
 from .._progress import progress
 from .._threads import n_threads, one_blas_thread
 from ..gram import Gram
@@ -425,7 +425,7 @@ class _Problem:
         else:
             X = self._samples(fitted) if self.precomputed else fitted
         if type(self.kernel) is Precomputed:
-            return np.array(X, dtype=np.float64, order="C")
+            return copied(X, np.float64)
         # float64 also for float32 rows: rounding of K is then no part of what alpha has to cover.
         return self.kernel(as_double(X), n_threads=n_jobs)
 

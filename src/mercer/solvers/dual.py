@@ -80,10 +80,10 @@ class DualSamples:
 
     # ---------------------------------------------------------------- layouts
 
-    def _layout(self, dtype):
+    def _layout(self, dtype, on_step=None):
         with self._lock:
             if dtype not in self._layouts:
-                self._layouts[dtype] = DualLayout(self, dtype)
+                self._layouts[dtype] = DualLayout(self, dtype, on_step)
             return self._layouts[dtype]
 
     def matrix(self):
@@ -140,7 +140,7 @@ class DualSamples:
         places : ndarray of shape (n,)
             Where in it the samples are, in the order of the groups. What is in between is of no use.
         """
-        layout = self._layout(np.dtype(dtype))
+        layout = self._layout(np.dtype(dtype), on_step)
         if layout.run is not None:
             layout.hold(self.n_threads, on_step)
         return layout.matrix[:, : layout.n], layout.places

@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from .. import _native
-from .._arrays import check_output
+from .._arrays import check_output, row_strips
 from ..kernels.prepared import cast_side, sides, single_side, take_rows
 from ..kernels.program import LeafKind
 from .faces import KernelRows, Rows
@@ -30,8 +30,6 @@ __all__ = [
 #: What a problem's ``status`` means.
 STATUS = ("converged", "capped", "stalled", "not finite", "no memory", "stopped", "inseparable")
 
-# Rows of a matrix that are put in order at a time.
-_STRIP = 512
 # Pairs of so many groups ask for most entries, row by row, and of so few samples, or so few each, they are
 # computed at once in less time: fits of three or of ten classes of 100 rows take 0.9 of it.
 _HELD_FROM, _HELD_UP_TO, _HELD_EACH = 3, 256, 32
@@ -169,7 +167,7 @@ def spans(firsts, counts):
 class DualLayout:
     """The samples' places, and their kernel rows, in one dtype."""
 
-    def __init__(self, samples, dtype):
+    def __init__(self, samples, dtype, on_step=None):
         self.samples, self.dtype = weakref.proxy(samples), dtype  # which owns this: no cycle
         program, held = samples.program, self._is_held()
         unit, step = _native.dual_units(dtype)
@@ -183,12 +181,13 @@ class DualLayout:
             check_output(self.n, self.n + step, dtype)
             self.matrix = np.zeros((self.n, self.n + step), dtype)
             K = samples.matrix()
-            for start in range(0, self.n, _STRIP):
-                rows = slice(start, start + _STRIP)
+            for rows in row_strips(self.n):
+                if on_step is not None:
+                    on_step()
                 self.matrix[rows, : self.n] = K[self.order[rows]][:, self.order]
             self.diagonal = self.matrix.diagonal().copy()
         elif held:
-            self.hold(samples.n_threads)
+            self.hold(samples.n_threads, on_step)
         else:
             side, _ = sides(program, take_rows(samples._X, self.order))
             side = single_side(program, side) if dtype == np.float32 else cast_side(side, dtype)

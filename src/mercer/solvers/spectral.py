@@ -14,6 +14,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import blas, lapack
 
+from .._arrays import copied
 from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .band import Team, inverse_diagonals, orthogonal, reduce_to_band, row_blocks
@@ -80,7 +81,7 @@ def ridge_loo_path(K, Y, alphas, *, weights=None, fit_intercept=True, n_threads=
         floor, _ = eigenvalue_range(K, weights=weights, centred=False)
         wanted = np.flatnonzero(values > floor)
         if len(wanted) > _FEW_ALPHAS:
-            A = np.array(K, dtype=np.float64, order="C")
+            A = copied(K, np.float64)
             if s is not None:
                 _scale(A, s)
             B, _, unit = _centred(Y, s, fit_intercept)
