@@ -53,7 +53,8 @@ def alphas_from_spectrum(estimator, X, y, weights):
     Returns
     -------
     list of float
-        From 1e-7 to 1 times the power of ten above the largest eigenvalue of the centred kernel matrix.
+        From 1e-7 to 1 times the power of ten above the largest eigenvalue of the centred kernel matrix, or
+        above K's trace where that is rounding.
     """
     final, prefix = last_step(estimator)
     if prefix and len(estimator) > 1:
@@ -67,8 +68,9 @@ def alphas_from_spectrum(estimator, X, y, weights):
     with one_blas_thread():
         K = kernel_matrix(kernel, some, 1)
         largest = eigenvalue_range(K)[1]
-        if largest <= len(K) * np.finfo(K.dtype).eps * np.abs(K.diagonal()).max():
-            largest = 0.0  # of samples that are all the same it is rounding
+        whole = np.abs(K.diagonal()).sum()
+        if largest <= np.finfo(K.dtype).eps * whole:
+            largest = whole  # of samples that are all the same it is rounding; any alpha will do
     largest *= len(kept) / len(index)
     if weights is not None:
         largest *= np.mean(weights[kept])
