@@ -369,7 +369,7 @@ class _Krylov:
     @property
     def deep(self):
         """Whether the last random directions have had their time to show larger eigenvalues."""
-        return not self.narrow and (self._renewed == 0 or self.chain >= 8)
+        return self._renewed == 0 or self.chain >= 8
 
     def step(self):
         """Multiply the last block by A: H gets its columns, N and B what leads outside."""

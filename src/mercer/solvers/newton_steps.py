@@ -86,8 +86,7 @@ def _gauge(problems, inner, state):
     error = np.sqrt(away)
     relative = np.divide(error, np.sqrt(size), out=np.zeros_like(error), where=(size > 0) & (size < np.inf))
     relative[~(size < np.inf)] = 1.0  # p is beyond the range: next to it a is 0
-    nothing = problems.alphas * np.maximum(away, size) <= np.minimum(lost, blur)
-    relative[nothing & (lost <= blur)] = 0.0  # K a is 0
+    relative[(problems.alphas * np.maximum(away, size) <= lost) & (lost <= blur)] = 0.0  # K a is 0
     if problems.fit_intercept:
         sums, sizes = np.abs(g.sum(axis=0)).max(axis=1), np.abs(g).sum(axis=(0, 2))
         relative = np.maximum(relative, np.divide(sums, sizes, out=np.zeros_like(sums), where=sizes > 0))
