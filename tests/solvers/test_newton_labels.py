@@ -69,7 +69,7 @@ def test_known_labels_are_those_of_the_minimum(loss, alpha, fit_intercept, kerne
     sure = margins > 1e-7 * np.abs(exact.f).max()
     same = labels_of(found.f) == labels_of(exact.f)
     assert same[sure].all()
-    assert (found.n_iter <= exact.n_iter).all()
+    assert (found.n_iter <= solve(K, loss, y, alpha, weights, fit_intercept=fit_intercept).n_iter).all()
     for f, known in labels.seen:
         if len(known) == 2:  # else one of them is done
             same = labels_of(f if loss.vector else f[:, :, 0]) == labels_of(exact.f)
@@ -152,8 +152,8 @@ def test_rows_without_a_label_of_their_own_end_at_the_tolerance(loss, rng):
     K, weights = np.tile(K, (2, 2)), np.tile(weights, (2, 1))
     found = solve(K, loss, np.concatenate([y, other]), 0.1, weights, Labels(K))
     assert found.converged.all()
-    if not loss.vector:  # f is 0 everywhere
-        assert (found.gradient <= 1e-8).all()
+    if not loss.vector:
+        np.testing.assert_allclose(found.f, 0, atol=1e-7)
 
 
 def test_labels_of_cheap_products_are_looked_at_again(rng):

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .newton_dual import has_duals, minimise_duals
+from .newton_primal import minimise_primal, primal_pays
 from .newton_problem import Problems, minimise_in_span
-from .newton_steps import Inner, State, minimise, settled
+from .newton_steps import Figures, Inner, State, minimise, settled
 from .newton_system import laid_out
 
 __all__ = ["MAX_ITER", "NewtonOutcome", "newton"]
@@ -180,16 +181,42 @@ def _outcome(problems, inner, state, figures, tol):
         inner.n_products += 1
         # Rounding may keep the gradient of a badly conditioned problem above any tolerance.
         converged |= finite & (figures.gap <= tol * np.abs(figures.objective))
+    return _packed(problems, state, figures, converged, inner.n_products)
+
+
+def _packed(problems, state, figures, converged, n_products):
+    """An outcome of a state, in the shapes that callers have."""
+    a, b = state.a, state.b
     if problems.loss.vector and problems.fit_intercept:
-        state.b -= state.b.mean(axis=1, keepdims=True)
-    f = state.h + state.b
-    if problems.loss.vector:
-        a, b = state.a, state.b
-    else:
-        a, b, f = state.a[:, :, 0], state.b[:, 0], f[:, :, 0]
-    return NewtonOutcome(
-        a, b, f, figures.objective, figures.gap, figures.gradient, figures.n_iter, converged, inner.n_products
-    )
+        b = b - b.mean(axis=1, keepdims=True)
+    f = state.h + b
+    if not problems.loss.vector:
+        a, b, f = a[:, :, 0], b[:, 0], f[:, :, 0]
+    reached = (figures.objective, figures.gap, figures.gradient, figures.n_iter)
+    return NewtonOutcome(a, b, f, *reached, converged, n_products)
+
+
+def _in_features(problems, product, low_rank, start, tol, max_iter, on_step, n_threads):
+    """The outcome of steps in K's features, one problem after the other."""
+    n, q, n_outputs = len(problems.y), len(problems.alphas), problems.n_outputs
+    state = State(*(laid_out(np.zeros((n, q, n_outputs))) for _ in range(2)), np.zeros((q, n_outputs)))
+    if start is not None:
+        begin = start[0] if isinstance(start, list) else start
+        a, b = (begin.a, begin.b) if isinstance(begin, NewtonOutcome) else begin
+        state.a[...], state.b[...] = np.reshape(a, state.a.shape), np.reshape(b, state.b.shape)
+    figures, converged = Figures.of(q), np.zeros(q, dtype=bool)
+    for k in range(q):
+
+        def tell(n_iter, gradient, k=k):
+            figures.gradient[k] = gradient
+            if on_step is not None:
+                on_step(n_iter, figures.gradient)
+
+        here = None if start is None else (state.a[:, k], state.b[k])
+        found = minimise_primal(problems.take([k]), product, low_rank, here, tol, max_iter, tell, n_threads)
+        figures.put(k, found, found.n_iter)
+        state.a[:, k], state.h[:, k], state.b[k], converged[k] = found.a, found.h, found.b, found.converged
+    return _packed(problems, state, figures, converged, n_products=1)
 
 
 # Of tiny alphas p = −g/(2α) may leave the range, as may costs: figures tell of what does.
@@ -285,8 +312,12 @@ def newton(
         inner = Inner(product, single, low_rank, matrix, share, n_threads)
         return _from(problems, inner, start, tol, max_iter, on_step, labels, check)
 
-    outcome = attempt(start)
-    if start is not None and not outcome.converged.all():
+    in_features = primal_pays(problems, low_rank, tol)
+    if in_features:
+        outcome = _in_features(problems, product, low_rank, start, tol, max_iter, on_step, n_threads)
+    else:
+        outcome = attempt(start)
+    if (in_features or start is not None) and not outcome.converged.all():
         # From afar steps go by way of larger α, where from another problem's solution they may be stuck.
         again = attempt(None)
         outcome = again if again.converged.sum() > outcome.converged.sum() else outcome

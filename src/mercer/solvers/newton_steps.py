@@ -11,7 +11,7 @@ import numpy as np
 from .newton_factors import preconditioner
 from .newton_system import by_problem, diagonal_of, solve_newton_system
 
-__all__ = ["Inner", "State", "minimise", "settled"]
+__all__ = ["Figures", "Inner", "State", "minimise", "settled"]
 
 #: Of the decrease that the slope promises, a step has to bring so much.
 _ARMIJO = 1e-4
@@ -218,7 +218,7 @@ class Inner:
 
 
 @dataclass
-class _Figures:
+class Figures:
     """What was reached, by problem."""
 
     objective: np.ndarray
@@ -229,9 +229,11 @@ class _Figures:
 
     @classmethod
     def of(cls, q):
+        """Those of q problems, as yet 0."""
         return cls(*(np.zeros(q) for _ in range(3)), np.zeros(q, dtype=np.intp), np.zeros(q, dtype=bool))
 
     def put(self, going, gauge, n_iter):
+        """Take those of some of the problems from a gauge."""
         self.objective[going], self.gap[going] = gauge.objective, gauge.gap
         self.gradient[going], self.n_iter[going] = gauge.gradient, n_iter
 
@@ -244,7 +246,7 @@ def minimise(problems, inner, state, tol, max_iter, on_step, least=None, labels=
     """
     q = len(problems.alphas)
     least = np.full(q, -np.inf) if least is None else least
-    figures, going = _Figures.of(q), np.arange(q)
+    figures, going = Figures.of(q), np.arange(q)
     best, lowest, best_at = np.full(q, np.inf), np.full(q, np.inf), np.zeros(q, dtype=np.intp)
     all_, current = problems, State(state.a, state.h, state.b)
     for n_iter in range(max_iter + 1):

@@ -1,0 +1,299 @@
+"""Newton's method in the features of a kernel matrix of low rank, for any α.
+
+Place on the way: ``newton_problem``, ``newton_system`` → **newton_primal** → ``newton``.
+
+With K = Fᵀ F, F of shape (r, n), functions are f = Fᵀ w + b and the penalty is α ‖w‖². A step solves
+
+    (Σᵢ [fᵢ, 1] Hᵢ [fᵢ, 1]ᵀ + 2α [I, 0]) (Δw, Δb) = −(F g + 2α w, Σ g)
+
+of r + 1 variables for each output, fᵢ being a column of F and Hᵢ the weighted Hessian. Nothing is divided by
+α: where that is so small that what K takes to 0 fills −g/(2α), K times that is rounding, and steps in
+coefficients go by it. Here the part that K does not see is never formed.
+
+The triangle R of ``RᵀR`` comes from a QR factorisation, as products would leave nothing of 2α next to large
+Hessians.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import lapack, lstsq, solve_triangular
+
+from .._threads import n_threads as count_threads
+from .held_matrix import each_block
+
+__all__ = ["Primal", "minimise_primal", "primal_pays"]
+
+_EPS = float(np.finfo(np.float64).eps)
+#: Numbers that a QR factorisation takes up at a time; rows of F that one product is made for.
+_STRETCH, _BLOCK = 1 << 20, 64
+#: A first α takes so many times less than K's trace has; then it falls tenfold, in as many steps as it takes
+#: for a gradient of this part.
+_GENTLE, _ROUGHLY = 1e-2, 0.1
+#: Of P, a squared Newton decrement that is at its rounding if it does not fall any more. Elsewhere it has to
+#: have fallen by half after so many steps, or P by this part.
+_SETTLED, _PATIENCE, _SLOWEST = 1e-12, 8, 1e-6
+#: Of P, a squared decrement that is what P is above its minimum at most: half of it would be but for terms of
+#: third order.
+_NEAR = 1e-6
+#: Of a pivot, what has to be left for a factor by products.
+_DIGITS = 1e-10
+#: A step is taken where the slope along it has fallen to this part.
+_FLAT = 0.1
+#: A step's multiply-adds, those of C − 1 outputs in one, over those of a product with K up to which it is the
+#: cheaper one (4000 rows: rank 400 of one output, 200 of three); some more; most of them, where others fail.
+_CHEAP, _SMALL, _MOST = 40.0, 5e7, 1e10
+#: Of K's trace, what rounding leaves; of the tolerance, what it may take of P for others to reach it.
+_LEFT, _FAILS = 1e-14, 1e-2
+#: Of the tolerance, what rounding of K times −g/(2α) may take.
+_LOST = 1e-3
+
+
+@dataclass
+class Primal:
+    """Where the steps have ended, of one problem.
+
+    Attributes
+    ----------
+    a : ndarray of shape (n, C)
+        Coefficients: −g/(2α) where K times that keeps its digits, else the smallest with F a = w.
+    h : ndarray of shape (n, C)
+        K a.
+    b : ndarray of shape (C,)
+    objective, gap, gradient : float
+        As `NewtonOutcome` has them; near the minimum, where the dual's gap is rounding over α, that is the
+        squared Newton decrement.
+    n_iter : int
+    converged : bool
+    """
+
+    a: np.ndarray
+    h: np.ndarray
+    b: np.ndarray
+    objective: float
+    gap: float
+    gradient: float
+    n_iter: int
+    converged: bool
+
+
+def primal_pays(problems, low_rank, tol):
+    """Whether steps in the features are to be taken: K is of low rank, and they are cheap or others fail.
+
+    Parameters
+    ----------
+    problems : Problems
+    low_rank : LowRank
+    tol : float
+        Of the problems.
+
+    Returns
+    -------
+    bool
+    """
+    F, (n, q), n_outputs = low_rank.F, problems.y.shape, problems.n_outputs
+    diagonal, n_contrasts = np.einsum("ji,ji->i", F, F), n_outputs - problems.loss.vector
+    if not len(F) or low_rank.trace > _LEFT * float(diagonal.sum()):
+        return False
+    adds = n * float(len(F) * n_contrasts) ** 2
+    if 2 * len(F) <= n and adds <= _CHEAP * n**2 + _SMALL:
+        return True
+    f = np.zeros((n, q, n_outputs))
+    f = f + problems.centre(f, f[0])
+    p = -problems.gradients(f) / (2 * problems.alphas[:, None])
+    return bool(adds <= _MOST and (problems.lost(p, diagonal) > _FAILS * tol * problems.costs(f)).any())
+
+
+def minimise_primal(problems, product, low_rank, start, tol, max_iter, tell, n_threads=None):
+    """Minimise one problem's cost over w and b.
+
+    Parameters
+    ----------
+    problems : Problems
+        Of one problem.
+    product : callable
+        ``V -> K @ V``.
+    low_rank : LowRank
+        K but for rounding.
+    start : (a, b) or None
+        Of shapes (n, C) and (C,); None is 0 at larger α, which falls from fit to fit.
+    tol : float
+        For the relative gradient, or for the gap over P.
+    max_iter : int
+        Most steps.
+    tell : callable
+        ``tell(n_iter, gradient)``.
+    n_threads : int or None
+        Changes nothing in the result.
+
+    Returns
+    -------
+    Primal
+    """
+    F, n_outputs = low_rank.F, problems.n_outputs
+    alpha, n_iter, threads = float(problems.alphas[0]), 0, count_threads(n_threads)
+    w, b = np.zeros((len(F), n_outputs)), np.zeros((1, n_outputs))
+    rungs = []
+    if start is None:
+        top = _GENTLE * float(np.einsum("ji,ji->i", F, F) @ problems.weights[:, 0])
+        rungs = [alpha * 10.0**k for k in range(int(np.log10(max(top / alpha, 1.0))), 0, -1)]
+    else:
+        w, b = F @ start[0], start[1].reshape(1, n_outputs)
+    for rung in rungs:
+        part = problems.take([0])
+        part.alphas = np.array([rung])
+        steps = _Steps(part, F, w, b, threads)
+        n_iter += steps.run(_ROUGHLY, max_iter - n_iter)
+        w, b = steps.w, steps.b
+    steps = _Steps(problems, F, w, b, threads)
+    n_iter += steps.run(tol, max_iter - n_iter, lambda k: tell(n_iter + k, steps.gradient))
+    a, h, added = steps.coefficients(product, tol)
+    near = steps.decrement <= min(tol, _NEAR) * abs(steps.objective)
+    gap = (min(steps.bound, steps.decrement) if near else steps.bound) + added
+    least = gap if steps.gradient > tol else added
+    return Primal(
+        a,
+        h,
+        steps.b[0],
+        steps.objective + added,
+        gap,
+        steps.gradient,
+        n_iter,
+        bool(least <= tol * abs(steps.objective)),
+    )
+
+
+class _Steps:
+    """Newton's steps of one problem from (w, b), and what is known where they are.
+
+    Several outputs have w and b in C − 1 contrasts B, as a common shift of theirs changes no cost: w = v Bᵀ.
+    """
+
+    def __init__(self, problems, F, w, b, threads):
+        self.problems, self.F, self.w, self.b, self.threads = problems, F, w, b, threads
+        self.alpha, n_outputs = float(problems.alphas[0]), problems.n_outputs
+        ones_first = np.c_[np.ones(n_outputs), np.eye(n_outputs)[:, 1:]]
+        self.B = np.linalg.qr(ones_first)[0][:, problems.loss.vector :]
+        self.constants = int(problems.fit_intercept)
+
+    def run(self, tol, max_iter, tell=None):
+        """Steps until the gradient is at most `tol`, or nothing is left but rounding; their number."""
+        best, lowest, waited = np.inf, np.inf, 0
+        for k in range(max_iter + 1):
+            self._look()
+            if tell is not None:
+                tell(k)
+            R = self._triangle()
+            z = solve_triangular(R, self.slopes.ravel(), trans=1, check_finite=False)
+            self.decrement = float(z @ z)
+            fallen = lowest - self.objective > _SLOWEST * abs(self.objective)
+            waited = 0 if self.decrement < best / 2 or fallen else waited + 1
+            best, lowest = min(best, self.decrement), min(lowest, self.objective)
+            settled = waited and self.decrement <= _SETTLED * abs(self.objective)
+            if self.gradient <= tol or settled or waited >= _PATIENCE or not self.decrement < np.inf:
+                return k
+            if k < max_iter:
+                self._step(-solve_triangular(R, z, check_finite=False).reshape(self.slopes.shape) @ self.B.T)
+        return max_iter
+
+    def _look(self):
+        """Take the best b, and the figures there."""
+        h = (self.F.T @ self.w)[:, None]
+        self.b = self.problems.centre(h, self.b)
+        self.f = h + self.b
+        self.g = self.problems.gradients(self.f)[:, 0]
+        pull, sums = self.F @ self.g, self.g.sum(axis=0)[None][: self.constants]
+        slope = pull + 2 * self.alpha * self.w
+        away, off, total = np.linalg.norm(slope), float(np.abs(sums).sum()), float(np.abs(self.g).sum())
+        size = max(2 * self.alpha * np.linalg.norm(self.w), np.linalg.norm(pull))
+        self.gradient = max(away / size if size > 0 else 0.0, off / total if total > 0 else 0.0)
+        self.bound = away**2 / (4 * self.alpha) + off * float(np.abs(self.b).max())
+        self.objective = float(self.problems.costs(self.f)[0] + self.alpha * np.vdot(self.w, self.w))
+        self.slopes = np.concatenate([slope, sums]) @ self.B
+
+    def _triangle(self):
+        """R, of the system's matrix RᵀR."""
+        curvature, F = self.problems.curvature(self.f), self.F
+        S = curvature.matrices()[:, 0] if len(self.B) > 1 else curvature.diagonal[:, 0, :, None]
+        S = np.einsum("ce,ick->iek", self.B, S)
+        bent = np.abs(S).max(axis=(1, 2)) > 0
+        if not bent.all():
+            S, F = S[bent], F[:, bent]
+        ridge = np.full((len(F) + self.constants, S.shape[1]), 2 * self.alpha)
+        # Rows that bend may be too few to tell b.
+        ridge[len(F) :] = _EPS * float(np.square(S).max(initial=0.0)) or 1.0
+        R = _by_products(S, F, ridge, self.threads)
+        return _by_reflections(S, F, ridge) if R is None else R
+
+    def _step(self, step):
+        """Move along a step to where the slope has fallen enough."""
+        dw, db = np.split(step, [len(self.F)])
+        df = (self.F.T @ dw + db.sum(axis=0))[:, None]
+        own, other = 2 * self.alpha * np.vdot(self.w, dw), 2 * self.alpha * np.vdot(dw, dw)
+
+        def slope(t):
+            found = float(np.vdot(self.problems.gradients(self.f + t * df), df) + own + t * other)
+            return found if found == found else np.inf  # beyond the range
+
+        low, high, t = 0.0, np.inf, 1.0
+        for _ in range(60):
+            here = slope(t)
+            if abs(here) <= _FLAT * self.decrement:
+                break
+            low, high = (low, t) if here > 0 else (t, high)
+            t = 0.5 * (low + high) if high < np.inf else 2 * t
+        self.w, self.b = self.w + t * dw, self.b + t * db.sum(axis=0)
+
+    def coefficients(self, product, tol):
+        """Of the function that w is; K times them; and what P is above this one's by rounding of that."""
+        a, counts = -self.g / (2 * self.alpha), np.flatnonzero(self.problems.weights[:, 0])
+        lost = float(self.problems.lost(a[:, None], np.einsum("ji,ji->i", self.F, self.F))[0])
+        most = _LOST * tol * abs(self.objective)
+        h, added = self._image(product, a)
+        if not max(lost, added) <= most:
+            a = np.zeros_like(a)
+            a[counts] = lstsq(self.F[:, counts], self.w, cond=_EPS, lapack_driver="gelsy")[0]
+            h, added = self._image(product, a)
+        return a, h, added
+
+    def _image(self, product, a):
+        h = product(a)
+        value = float(self.problems.costs(h[:, None] + self.b)[0] + self.alpha * np.vdot(a, h))
+        return h, abs(value - self.objective)
+
+
+def _by_products(S, F, ridge, threads):
+    """The factor of ``Σᵢ [fᵢ, 1] [fᵢ, 1]ᵀ ⊗ Sᵢ Sᵢᵀ`` and the ridge, or None where it has too few digits."""
+    rank, n_outputs = len(F), ridge.shape[1]
+    H = np.einsum("iek,ifk->efi", S, S)
+    M = np.zeros((*ridge.shape, *ridge.shape))
+    bounds = np.append(np.arange(0, rank, _BLOCK), rank)
+
+    def fill(start, stop):
+        for e, f in np.ndindex(n_outputs, n_outputs):
+            part = F[start:stop] * H[e, f]
+            M[start:stop, e, :stop, f] = part @ F[:stop].T
+            M[rank:, e, start:stop, f] = part.sum(axis=1)
+
+    each_block(fill, bounds, threads)
+    M[rank:, :, rank:] = H.sum(axis=2)[:, None]
+    M = M.reshape(ridge.size, ridge.size)
+    M.flat[:: len(M) + 1] += ridge.ravel()
+    size = np.sqrt(M.diagonal())
+    R, info = lapack.dpotrf((M / size / size[:, None]).T, overwrite_a=1)
+    if info or not R.diagonal().min() ** 2 >= _DIGITS:
+        return None
+    return R * size
+
+
+def _by_reflections(S, F, ridge):
+    """The same factor by QR: products would leave nothing of a ridge of less than their rounding."""
+    R, rank = np.diag(np.sqrt(ridge.ravel())), len(F)
+    stretch = max(_STRETCH // (S.shape[2] * len(R)), -(-len(R) // S.shape[2]))
+    for start in range(0, len(S), stretch):
+        part = S[start : start + stretch]
+        rows = np.ones((len(ridge), len(part)))
+        rows[:rank] = F[:, start : start + stretch]
+        images = np.einsum("iek,ji->ikje", part, rows).reshape(-1, len(R))
+        R = np.triu(lapack.dgeqrf(np.asfortranarray(np.vstack([R, images])), overwrite_a=1)[0][: len(R)])
+    return R
