@@ -146,8 +146,9 @@ def _own(y, f):
     *steps, step = (stride // f.itemsize for stride in f.strides)
     index = np.empty_like(f[..., 0], dtype=np.intp)
     np.multiply(y, step, out=index, casting="unsafe")
-    for places, step in zip(np.ogrid[tuple(map(slice, index.shape))], steps, strict=True):
-        index += places * step
+    for axis, step in enumerate(steps, 1):
+        places = np.arange(0, index.shape[axis - 1] * step, step) if step else 0
+        index += np.reshape(places, (-1, *[1] * (index.ndim - axis)))
     return index
 
 

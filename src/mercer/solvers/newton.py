@@ -199,11 +199,10 @@ def _packed(problems, state, figures, converged, n_products):
 def _in_features(problems, product, low_rank, start, tol, max_iter, on_step, n_threads):
     """The outcome of steps in K's features, one problem after the other."""
     n, q, n_outputs = len(problems.y), len(problems.alphas), problems.n_outputs
-    state = State(*(laid_out(np.zeros((n, q, n_outputs))) for _ in range(2)), np.zeros((q, n_outputs)))
-    if start is not None:
-        begin = start[0] if isinstance(start, list) else start
-        a, b = (begin.a, begin.b) if isinstance(begin, NewtonOutcome) else begin
-        state.a[...], state.b[...] = np.reshape(a, state.a.shape), np.reshape(b, state.b.shape)
+    # Steps are cheaper than a search in the span of several.
+    start = start[0] if isinstance(start, list) else start
+    start = (start.a, start.b) if isinstance(start, NewtonOutcome) else start
+    state = _started(problems, start, product, (n, q, n_outputs))
     figures, converged = Figures.of(q), np.zeros(q, dtype=bool)
     for k in range(q):
 
@@ -312,16 +311,21 @@ def newton(
         inner = Inner(product, single, low_rank, matrix, share, n_threads)
         return _from(problems, inner, start, tol, max_iter, on_step, labels, check)
 
-    in_features = primal_pays(problems, low_rank, tol)
+    others_fast = labels is not None or has_duals(problems, matrix)
+    in_features = primal_pays(problems, low_rank, not others_fast, tol)
     if in_features:
         outcome = _in_features(problems, product, low_rank, start, tol, max_iter, on_step, n_threads)
     else:
         outcome = attempt(start)
     if (in_features or start is not None) and not outcome.converged.all():
         # From afar steps go by way of larger α, where from another problem's solution they may be stuck.
-        again = attempt(None)
-        outcome = again if again.converged.sum() > outcome.converged.sum() else outcome
+        outcome = max(outcome, attempt(None), key=_success)
     return outcome
+
+
+def _success(outcome):
+    """How many problems have converged, and then how little the others may lack."""
+    return outcome.converged.sum(), -np.nan_to_num(outcome.gap, nan=np.inf).sum()
 
 
 def _from(problems, inner, start, tol, max_iter, on_step, labels, check):

@@ -15,18 +15,20 @@ Hessians.
 """
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import lapack, lstsq, solve_triangular
 
+from .._threads import in_threads
 from .._threads import n_threads as count_threads
-from .held_matrix import each_block
 
 __all__ = ["Primal", "minimise_primal", "primal_pays"]
 
 _EPS = float(np.finfo(np.float64).eps)
-#: Numbers that a QR factorisation takes up at a time; rows of F that one product is made for.
-_STRETCH, _BLOCK = 1 << 20, 64
+#: Rows of K that a product or a QR factorisation takes up at a time; rows of F that one product is made for.
+_STRETCH, _BLOCK = 4096, 64
 #: A first α takes so many times less than K's trace has; then it falls tenfold, in as many steps as it takes
 #: for a gradient of this part.
 _GENTLE, _ROUGHLY = 1e-2, 0.1
@@ -41,12 +43,13 @@ _DIGITS = 1e-10
 #: A step is taken where the slope along it has fallen to this part.
 _FLAT = 0.1
 #: A step's multiply-adds, those of C − 1 outputs in one, over those of a product with K up to which it is the
-#: cheaper one (4000 rows: rank 400 of one output, 200 of three); some more; most of them, where others fail.
-_CHEAP, _SMALL, _MOST = 40.0, 5e7, 1e10
+#: cheaper one (4000 rows: rank 400 of one output, 200 of three); some more; most of a QR factorisation, where
+#: others fail.
+_CHEAP, _SMALL, _MOST = 40.0, 2e7, 1e9
 #: Of K's trace, what rounding leaves; of the tolerance, what it may take of P for others to reach it.
 _LEFT, _FAILS = 1e-14, 1e-2
-#: Of the tolerance, what rounding of K times −g/(2α) may take.
-_LOST = 1e-3
+#: Of the tolerance, what rounding of K times −g/(2α) may take; of P, its own rounding.
+_LOST, _BLUR = 1e-3, 1e-12
 
 
 @dataclass
@@ -77,13 +80,15 @@ class Primal:
     converged: bool
 
 
-def primal_pays(problems, low_rank, tol):
-    """Whether steps in the features are to be taken: K is of low rank, and they are cheap or others fail.
+def primal_pays(problems, low_rank, small, tol):
+    """Whether steps in the features are to be taken: K is of low rank, and they are cheap, or others fail.
 
     Parameters
     ----------
     problems : Problems
     low_rank : LowRank
+    small : bool
+        Whether steps of few multiply-adds are cheap where K's rank is not low, too.
     tol : float
         Of the problems.
 
@@ -96,12 +101,13 @@ def primal_pays(problems, low_rank, tol):
     if not len(F) or low_rank.trace > _LEFT * float(diagonal.sum()):
         return False
     adds = n * float(len(F) * n_contrasts) ** 2
-    if 2 * len(F) <= n and adds <= _CHEAP * n**2 + _SMALL:
+    if (small and adds <= _SMALL) or (2 * len(F) <= n and adds <= _CHEAP * n**2 + _SMALL):
         return True
+    if adds * n_contrasts * (1 + len(F) / n) > _MOST:
+        return False
     f = np.zeros((n, q, n_outputs))
-    f = f + problems.centre(f, f[0])
     p = -problems.gradients(f) / (2 * problems.alphas[:, None])
-    return bool(adds <= _MOST and (problems.lost(p, diagonal) > _FAILS * tol * problems.costs(f)).any())
+    return bool((problems.lost(p, diagonal) > _FAILS * tol * np.abs(problems.costs(f))).any())
 
 
 def minimise_primal(problems, product, low_rank, start, tol, max_iter, tell, n_threads=None):
@@ -147,7 +153,8 @@ def minimise_primal(problems, product, low_rank, start, tol, max_iter, tell, n_t
         w, b = steps.w, steps.b
     steps = _Steps(problems, F, w, b, threads)
     n_iter += steps.run(tol, max_iter - n_iter, lambda k: tell(n_iter + k, steps.gradient))
-    a, h, added = steps.coefficients(product, tol)
+    a, h, objective = steps.coefficients(product, tol)
+    added = max(abs(objective - steps.objective) - _BLUR * abs(objective), 0.0)
     near = steps.decrement <= min(tol, _NEAR) * abs(steps.objective)
     gap = (min(steps.bound, steps.decrement) if near else steps.bound) + added
     least = gap if steps.gradient > tol else added
@@ -155,11 +162,11 @@ def minimise_primal(problems, product, low_rank, start, tol, max_iter, tell, n_t
         a,
         h,
         steps.b[0],
-        steps.objective + added,
+        objective,
         gap,
         steps.gradient,
         n_iter,
-        bool(least <= tol * abs(steps.objective)),
+        bool(least <= tol * abs(objective)),
     )
 
 
@@ -179,10 +186,14 @@ class _Steps:
     def run(self, tol, max_iter, tell=None):
         """Steps until the gradient is at most `tol`, or nothing is left but rounding; their number."""
         best, lowest, waited = np.inf, np.inf, 0
+        self._centre()
         for k in range(max_iter + 1):
             self._look()
             if tell is not None:
                 tell(k)
+            self.decrement = np.inf
+            if self.gradient <= tol:
+                break
             R = self._triangle()
             z = solve_triangular(R, self.slopes.ravel(), trans=1, check_finite=False)
             self.decrement = float(z @ z)
@@ -190,17 +201,20 @@ class _Steps:
             waited = 0 if self.decrement < best / 2 or fallen else waited + 1
             best, lowest = min(best, self.decrement), min(lowest, self.objective)
             settled = waited and self.decrement <= _SETTLED * abs(self.objective)
-            if self.gradient <= tol or settled or waited >= _PATIENCE or not self.decrement < np.inf:
-                return k
-            if k < max_iter:
-                self._step(-solve_triangular(R, z, check_finite=False).reshape(self.slopes.shape) @ self.B.T)
-        return max_iter
+            if settled or waited >= _PATIENCE or not self.decrement < np.inf or k == max_iter:
+                break
+            self._step(-solve_triangular(R, z, check_finite=False).reshape(self.slopes.shape) @ self.B.T)
+        self._centre()
+        self._look()
+        return k
+
+    def _centre(self):
+        """Take the best b."""
+        self.b = self.problems.centre((self.F.T @ self.w)[:, None], self.b)
 
     def _look(self):
-        """Take the best b, and the figures there."""
-        h = (self.F.T @ self.w)[:, None]
-        self.b = self.problems.centre(h, self.b)
-        self.f = h + self.b
+        """Take the figures where the steps are."""
+        self.f = (self.F.T @ self.w)[:, None] + self.b
         self.g = self.problems.gradients(self.f)[:, 0]
         pull, sums = self.F @ self.g, self.g.sum(axis=0)[None][: self.constants]
         slope = pull + 2 * self.alpha * self.w
@@ -245,21 +259,20 @@ class _Steps:
         self.w, self.b = self.w + t * dw, self.b + t * db.sum(axis=0)
 
     def coefficients(self, product, tol):
-        """Of the function that w is; K times them; and what P is above this one's by rounding of that."""
+        """Of the function that w is; K times them; and P there, where that is rounded."""
         a, counts = -self.g / (2 * self.alpha), np.flatnonzero(self.problems.weights[:, 0])
         lost = float(self.problems.lost(a[:, None], np.einsum("ji,ji->i", self.F, self.F))[0])
         most = _LOST * tol * abs(self.objective)
-        h, added = self._image(product, a)
-        if not max(lost, added) <= most:
+        h, value = self._image(product, a)
+        if not max(lost, abs(value - self.objective)) <= most:
             a = np.zeros_like(a)
             a[counts] = lstsq(self.F[:, counts], self.w, cond=_EPS, lapack_driver="gelsy")[0]
-            h, added = self._image(product, a)
-        return a, h, added
+            h, value = self._image(product, a)
+        return a, h, value
 
     def _image(self, product, a):
         h = product(a)
-        value = float(self.problems.costs(h[:, None] + self.b)[0] + self.alpha * np.vdot(a, h))
-        return h, abs(value - self.objective)
+        return h, float(self.problems.costs(h[:, None] + self.b)[0] + self.alpha * np.vdot(a, h))
 
 
 def _by_products(S, F, ridge, threads):
@@ -270,12 +283,15 @@ def _by_products(S, F, ridge, threads):
     bounds = np.append(np.arange(0, rank, _BLOCK), rank)
 
     def fill(start, stop):
-        for e, f in np.ndindex(n_outputs, n_outputs):
-            part = F[start:stop] * H[e, f]
-            M[start:stop, e, :stop, f] = part @ F[:stop].T
-            M[rank:, e, start:stop, f] = part.sum(axis=1)
+        for first in range(0, F.shape[1], _STRETCH):
+            columns = slice(first, first + _STRETCH)
+            for e, f in np.ndindex(n_outputs, n_outputs):
+                part = F[start:stop, columns] * H[e, f, columns]
+                M[start:stop, e, :stop, f] += part @ F[:stop, columns].T
+                M[rank:, e, start:stop, f] += part.sum(axis=1)
 
-    each_block(fill, bounds, threads)
+    # The longest ones first.
+    in_threads([partial(fill, *each) for each in pairwise(bounds)][::-1], threads)
     M[rank:, :, rank:] = H.sum(axis=2)[:, None]
     M = M.reshape(ridge.size, ridge.size)
     M.flat[:: len(M) + 1] += ridge.ravel()
@@ -289,11 +305,10 @@ def _by_products(S, F, ridge, threads):
 def _by_reflections(S, F, ridge):
     """The same factor by QR: products would leave nothing of a ridge of less than their rounding."""
     R, rank = np.diag(np.sqrt(ridge.ravel())), len(F)
-    stretch = max(_STRETCH // (S.shape[2] * len(R)), -(-len(R) // S.shape[2]))
-    for start in range(0, len(S), stretch):
-        part = S[start : start + stretch]
+    for start in range(0, len(S), _STRETCH):
+        part = S[start : start + _STRETCH]
         rows = np.ones((len(ridge), len(part)))
-        rows[:rank] = F[:, start : start + stretch]
+        rows[:rank] = F[:, start : start + _STRETCH]
         images = np.einsum("iek,ji->ikje", part, rows).reshape(-1, len(R))
         R = np.triu(lapack.dgeqrf(np.asfortranarray(np.vstack([R, images])), overwrite_a=1)[0][: len(R)])
     return R

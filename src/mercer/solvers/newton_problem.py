@@ -94,18 +94,21 @@ def _root(problems, h, b):
     last = high.copy()
     b = b[:, 0].copy()
     total = np.maximum(problems.weights.sum(axis=0), np.finfo(float).tiny)
+    rounding = 4 * _EPS * np.sqrt(len(h))  # of a sum over the rows
     for _ in range(200):
         f = h + b[:, None]
         g = problems.gradients(f)
         slope, size = g.sum(axis=(0, 2)), np.abs(g).sum(axis=(0, 2))
-        going = (np.abs(slope) > 4 * _EPS * size) | np.isinf(slope)
+        D = problems.curvature(f).diagonal
+        bend = np.einsum("iqc,iqc->q", D, D)
+        # Each value is rounded, and so are their slopes.
+        least = rounding * size + _EPS * np.einsum("iqc,iqc,iqc->q", D, D, np.abs(f))
+        going = (np.abs(slope) > least) | np.isinf(slope)
         high[going & (slope > 0)], low[going & (slope < 0)] = b[going & (slope > 0)], b[going & (slope < 0)]
         # Next to each other: there is no number between.
         going &= high - low > 2 * _EPS * np.abs(b)
         if not going.any():
             break
-        D = problems.curvature(f).diagonal
-        bend = np.einsum("iqc,iqc->q", D, D)
         bent = (bend > 1e-12 * total) & np.isfinite(slope)
         newton = b - np.divide(slope, bend, out=np.zeros_like(slope), where=bent)
         # Without curvature, or out of the bracket: the middle, or a stride that doubles.
