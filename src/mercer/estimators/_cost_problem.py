@@ -28,6 +28,8 @@ __all__ = ["CostProblem", "CostResult", "constant_of"]
 
 #: An eigenvalue of the centres' matrix below this times the largest is rounding.
 _RANK = 1e-12
+#: So many rows are tried whether they span K, where it has many more: then it need not be formed.
+_PROBED, _PROBED_FROM = 128, 2000
 
 
 @dataclass(frozen=True)
@@ -253,9 +255,26 @@ class CostProblem:
             shown = negative_eigenvalue(self.matrix()) is not None
         return replace(result, converged=result.converged and not shown, indefinite=shown)
 
+    def _of_low_rank(self):
+        """K's factor and the product by it, where few of K's rows turn out to span it; else None."""
+        own = self.kernel.is_psd is True and not self.precomputed
+        if not own or self._centres is not None or self._matrix is not None or self.n < _PROBED_FROM:
+            return None
+        gram = Gram(self.kernel, self._samples(), n_threads=self._n_jobs)
+        diagonal = gram.diag()
+        _raise_unless_finite(diagonal[:, None])
+        found = pivoted_cholesky(diagonal, gram.rows, _PROBED, rng=self._rng)
+        F = found.F
+        return (found, {"product": lambda V: F.T @ (F @ V)}) if found.complete else None
+
     def _newton(self, loss, y, alpha, fit_intercept, solver, on_step, options):
-        operators = self.operators()
-        low_rank, single, alone = self._low_rank(operators), None, y.ndim == 1
+        found = self._of_low_rank()
+        if found is None:
+            operators = self.operators()
+            low_rank = self._low_rank(operators)
+        else:
+            low_rank, operators = found
+        single, alone = None, y.ndim == 1
         if self._matrix is not None:
             single = HeldMatrix(self._matrix, low_rank, self._n_jobs).single
         outcome = newton(

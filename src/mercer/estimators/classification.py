@@ -45,8 +45,9 @@ class KernelLogisticRegression(CostClassifier):
         So many training rows, drawn uniformly, span the functions: f(x) = k(x, C) z + b with the penalty
         α zᵀ k(C, C) z. Memory is then n times that. None, or as many as there are rows, is all of them.
     solver : {"auto", "newton", "lbfgs", "gd", "sgd"}, default="auto"
-        "newton" (and "auto"): Newton's method, its systems by preconditioned conjugate gradients; "lbfgs":
-        SciPy's; "gd" and "sgd": gradient descent with momentum on all samples, or on batches.
+        "newton" (and "auto"): Newton's method, its systems by preconditioned conjugate gradients, or, of few
+        rows and where few rows span the kernel matrix, by factors in its features; "lbfgs": SciPy's; "gd" and
+        "sgd": gradient descent with momentum on all samples, or on batches.
     tol : float or None, default=None
         For the gradient in the feature space over that of the penalty, a bound of the function's relative
         error there, or, where rounding keeps that above it, for the gap over the objective; for "gd" and
@@ -271,8 +272,8 @@ class SquaredMarginClassifier(CostClassifier):
     solver : {"auto", "newton", "lbfgs", "gd", "sgd"}, default="auto"
         "newton" (and "auto"): Newton's method, its systems by preconditioned conjugate gradients; where the
         matrix is in memory it begins, in the joint form of many rows after some steps, at the optimum of the
-        dual, found by steps over faces of its box. "lbfgs": SciPy's; "gd" and "sgd": gradient descent with
-        momentum on all samples, or on batches.
+        dual, found by steps over faces of its box. Where few rows span the matrix, in its features instead.
+        "lbfgs": SciPy's; "gd" and "sgd": gradient descent with momentum on all samples, or on batches.
     tol : float or None, default=None
         For the gradient in the feature space over that of the penalty, a bound of the function's relative
         error there, or, where rounding keeps that above it, for the gap over the objective; for "gd" and

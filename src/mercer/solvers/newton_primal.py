@@ -29,9 +29,9 @@ __all__ = ["Primal", "minimise_primal", "primal_pays"]
 _EPS = float(np.finfo(np.float64).eps)
 #: Rows of K that a product or a QR factorisation takes up at a time; rows of F that one product is made for.
 _STRETCH, _BLOCK = 4096, 64
-#: A first α takes so many times less than K's trace has; then it falls tenfold, in as many steps as it takes
-#: for a gradient of this part.
-_GENTLE, _ROUGHLY = 1e-2, 0.1
+#: A first α takes so many times less than K's trace has; then it falls tenfold, so many times at most, in as
+#: many steps as it takes for a gradient of this part.
+_GENTLE, _RUNGS, _ROUGHLY = 1e-2, 20, 0.1
 #: Of P, a squared Newton decrement that is at its rounding if it does not fall any more. Elsewhere it has to
 #: have fallen by half after so many steps, or P by this part.
 _SETTLED, _PATIENCE, _SLOWEST = 1e-12, 8, 1e-6
@@ -46,8 +46,8 @@ _FLAT = 0.1
 #: cheaper one (4000 rows: rank 400 of one output, 200 of three); some more; most of a QR factorisation, where
 #: others fail.
 _CHEAP, _SMALL, _MOST = 40.0, 2e7, 1e9
-#: Of K's trace, what rounding leaves; of the tolerance, what it may take of P for others to reach it.
-_LEFT, _FAILS = 1e-14, 1e-2
+#: Of the tolerance, what rounding may take of P for others to reach it.
+_FAILS = 1e-2
 #: Of the tolerance, what rounding of K times −g/(2α) may take; of P, its own rounding.
 _LOST, _BLUR = 1e-3, 1e-12
 
@@ -98,7 +98,7 @@ def primal_pays(problems, low_rank, small, tol):
     """
     F, (n, q), n_outputs = low_rank.F, problems.y.shape, problems.n_outputs
     diagonal, n_contrasts = np.einsum("ji,ji->i", F, F), n_outputs - problems.loss.vector
-    if not len(F) or low_rank.trace > _LEFT * float(diagonal.sum()):
+    if not len(F) or not low_rank.complete:
         return False
     adds = n * float(len(F) * n_contrasts) ** 2
     if (small and adds <= _SMALL) or (2 * len(F) <= n and adds <= _CHEAP * n**2 + _SMALL):
@@ -142,7 +142,8 @@ def minimise_primal(problems, product, low_rank, start, tol, max_iter, tell, n_t
     rungs = []
     if start is None:
         top = _GENTLE * float(np.einsum("ji,ji->i", F, F) @ problems.weights[:, 0])
-        rungs = [alpha * 10.0**k for k in range(int(np.log10(max(top / alpha, 1.0))), 0, -1)]
+        count = int(np.clip(np.ceil(np.log10(top or alpha) - np.log10(alpha)), 0, _RUNGS))
+        rungs = [top / 10.0**k for k in range(count)]
     else:
         w, b = F @ start[0], start[1].reshape(1, n_outputs)
     for rung in rungs:
@@ -181,7 +182,7 @@ class _Steps:
         self.alpha, n_outputs = float(problems.alphas[0]), problems.n_outputs
         ones_first = np.c_[np.ones(n_outputs), np.eye(n_outputs)[:, 1:]]
         self.B = np.linalg.qr(ones_first)[0][:, problems.loss.vector :]
-        self.constants = int(problems.fit_intercept)
+        self.constants, self.diagonal = int(problems.fit_intercept), np.einsum("ji,ji->i", F, F)
 
     def run(self, tol, max_iter, tell=None):
         """Steps until the gradient is at most `tol`, or nothing is left but rounding; their number."""
@@ -200,8 +201,11 @@ class _Steps:
             fallen = lowest - self.objective > _SLOWEST * abs(self.objective)
             waited = 0 if self.decrement < best / 2 or fallen else waited + 1
             best, lowest = min(best, self.decrement), min(lowest, self.objective)
-            settled = waited and self.decrement <= _SETTLED * abs(self.objective)
-            if settled or waited >= _PATIENCE or not self.decrement < np.inf or k == max_iter:
+            size = abs(self.objective)
+            settled = waited and self.decrement <= _SETTLED * size
+            # A slope of nothing but rounding over a tiny α would lead anywhere.
+            lost = self.away <= self.noise and self.decrement > _NEAR * size
+            if settled or lost or waited >= _PATIENCE or not self.decrement < np.inf or k == max_iter:
                 break
             self._step(-solve_triangular(R, z, check_finite=False).reshape(self.slopes.shape) @ self.B.T)
         self._centre()
@@ -218,7 +222,12 @@ class _Steps:
         self.g = self.problems.gradients(self.f)[:, 0]
         pull, sums = self.F @ self.g, self.g.sum(axis=0)[None][: self.constants]
         slope = pull + 2 * self.alpha * self.w
-        away, off, total = np.linalg.norm(slope), float(np.abs(sums).sum()), float(np.abs(self.g).sum())
+        self.curvature = self.problems.curvature(self.f)
+        # Each value is rounded, and so are the slopes there.
+        size = np.abs(self.g) + (np.square(self.curvature.diagonal) * np.abs(self.f))[:, 0]
+        self.noise = _EPS * float(np.sqrt(np.einsum("i,ic,ic->", self.diagonal, size, size)))
+        self.away = away = float(np.linalg.norm(slope))
+        off, total = float(np.abs(sums).sum()), float(np.abs(self.g).sum())
         size = max(2 * self.alpha * np.linalg.norm(self.w), np.linalg.norm(pull))
         self.gradient = max(away / size if size > 0 else 0.0, off / total if total > 0 else 0.0)
         self.bound = away**2 / (4 * self.alpha) + off * float(np.abs(self.b).max())
@@ -227,7 +236,7 @@ class _Steps:
 
     def _triangle(self):
         """R, of the system's matrix RᵀR."""
-        curvature, F = self.problems.curvature(self.f), self.F
+        curvature, F = self.curvature, self.F
         S = curvature.matrices()[:, 0] if len(self.B) > 1 else curvature.diagonal[:, 0, :, None]
         S = np.einsum("ce,ick->iek", self.B, S)
         bent = np.abs(S).max(axis=(1, 2)) > 0
@@ -261,7 +270,7 @@ class _Steps:
     def coefficients(self, product, tol):
         """Of the function that w is; K times them; and P there, where that is rounded."""
         a, counts = -self.g / (2 * self.alpha), np.flatnonzero(self.problems.weights[:, 0])
-        lost = float(self.problems.lost(a[:, None], np.einsum("ji,ji->i", self.F, self.F))[0])
+        lost = float(self.problems.lost(a[:, None], self.diagonal)[0])
         most = _LOST * tol * abs(self.objective)
         h, value = self._image(product, a)
         if not max(lost, abs(value - self.objective)) <= most:

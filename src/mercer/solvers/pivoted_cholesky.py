@@ -13,6 +13,8 @@ from scipy.linalg import blas, lapack
 __all__ = ["LowRank", "Woodbury", "pivoted_cholesky"]
 
 _BLOCK = 128
+#: Of K's trace, what rounding leaves.
+_COMPLETE = 1e-14
 #: Ranks between which a factor along its principal axes may be cut.
 _FINE = 20
 #: Multiply-adds that one entry of a lazy float32 Gram product counts for, against those of matrix products.
@@ -42,6 +44,11 @@ class LowRank:
     trace: float
     history: list = field(default_factory=list)  # (rank, trace left) after each block
     remainder: np.ndarray | None = None
+
+    @property
+    def complete(self):
+        """Whether no more is left of K than rounding."""
+        return self.trace <= _COMPLETE * float(np.einsum("ij,ij->", self.F, self.F, dtype=np.float64))
 
     def rotated(self):
         """The same along its principal axes, the largest first: of all parts of a rank they leave least.
