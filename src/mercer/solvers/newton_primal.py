@@ -192,22 +192,25 @@ class _Steps:
             self._look()
             if tell is not None:
                 tell(k)
-            self.decrement = np.inf
-            if self.gradient <= tol:
+            self.decrement, size = np.inf, abs(self.objective)
+            # Slopes that are nothing but rounding, over a tiny α, lead anywhere.
+            risen = not self.objective - lowest <= _SLOWEST * size
+            if self.gradient <= tol or risen:
                 break
+            fallen = lowest - self.objective > _SLOWEST * size
+            if self.objective <= lowest:
+                lowest, kept = self.objective, (self.w, self.b)
             R = self._triangle()
             z = solve_triangular(R, self.slopes.ravel(), trans=1, check_finite=False)
             self.decrement = float(z @ z)
-            fallen = lowest - self.objective > _SLOWEST * abs(self.objective)
             waited = 0 if self.decrement < best / 2 or fallen else waited + 1
-            best, lowest = min(best, self.decrement), min(lowest, self.objective)
-            size = abs(self.objective)
+            best = min(best, self.decrement)
             settled = waited and self.decrement <= _SETTLED * size
-            # A slope of nothing but rounding over a tiny α would lead anywhere.
-            lost = self.away <= self.noise and self.decrement > _NEAR * size
-            if settled or lost or waited >= _PATIENCE or not self.decrement < np.inf or k == max_iter:
+            if settled or waited >= _PATIENCE or not self.decrement < np.inf or k == max_iter:
                 break
             self._step(-solve_triangular(R, z, check_finite=False).reshape(self.slopes.shape) @ self.B.T)
+        if risen and lowest < np.inf:
+            self.w, self.b = kept
         self._centre()
         self._look()
         return k
@@ -222,12 +225,7 @@ class _Steps:
         self.g = self.problems.gradients(self.f)[:, 0]
         pull, sums = self.F @ self.g, self.g.sum(axis=0)[None][: self.constants]
         slope = pull + 2 * self.alpha * self.w
-        self.curvature = self.problems.curvature(self.f)
-        # Each value is rounded, and so are the slopes there.
-        size = np.abs(self.g) + (np.square(self.curvature.diagonal) * np.abs(self.f))[:, 0]
-        self.noise = _EPS * float(np.sqrt(np.einsum("i,ic,ic->", self.diagonal, size, size)))
-        self.away = away = float(np.linalg.norm(slope))
-        off, total = float(np.abs(sums).sum()), float(np.abs(self.g).sum())
+        away, off, total = np.linalg.norm(slope), float(np.abs(sums).sum()), float(np.abs(self.g).sum())
         size = max(2 * self.alpha * np.linalg.norm(self.w), np.linalg.norm(pull))
         self.gradient = max(away / size if size > 0 else 0.0, off / total if total > 0 else 0.0)
         self.bound = away**2 / (4 * self.alpha) + off * float(np.abs(self.b).max())
@@ -236,7 +234,7 @@ class _Steps:
 
     def _triangle(self):
         """R, of the system's matrix RᵀR."""
-        curvature, F = self.curvature, self.F
+        curvature, F = self.problems.curvature(self.f), self.F
         S = curvature.matrices()[:, 0] if len(self.B) > 1 else curvature.diagonal[:, 0, :, None]
         S = np.einsum("ce,ick->iek", self.B, S)
         bent = np.abs(S).max(axis=(1, 2)) > 0
