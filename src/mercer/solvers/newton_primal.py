@@ -10,8 +10,8 @@ of r + 1 variables for each output, fᵢ being a column of F and Hᵢ the weight
 α: where that is so small that what K takes to 0 fills −g/(2α), K times that is rounding, and steps in
 coefficients go by it. Here the part that K does not see is never formed.
 
-The triangle R of ``RᵀR`` comes from a QR factorisation, as products would leave nothing of 2α next to large
-Hessians.
+The triangle R of that matrix RᵀR is Cholesky's, of products; where these leave too few digits of 2α next to
+large Hessians it comes from a QR factorisation of what they are products of.
 """
 
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ class Primal:
 
 
 def primal_pays(problems, low_rank, small, tol):
-    """Whether steps in the features are to be taken: K is of low rank, and they are cheap, or others fail.
+    """Whether K's features are all at hand, and steps in them are cheap or, at a tiny α, others fail.
 
     Parameters
     ----------

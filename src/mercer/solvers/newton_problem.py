@@ -94,7 +94,6 @@ def _root(problems, h, b):
     last = high.copy()
     b = b[:, 0].copy()
     total = np.maximum(problems.weights.sum(axis=0), np.finfo(float).tiny)
-    rounding = 4 * _EPS * np.sqrt(len(h))  # of a sum over the rows
     for _ in range(200):
         f = h + b[:, None]
         g = problems.gradients(f)
@@ -102,7 +101,7 @@ def _root(problems, h, b):
         D = problems.curvature(f).diagonal
         bend = np.einsum("iqc,iqc->q", D, D)
         # Each value is rounded, and so are their slopes.
-        least = rounding * size + _EPS * np.einsum("iqc,iqc,iqc->q", D, D, np.abs(f))
+        least = 4 * _EPS * size + _EPS * np.einsum("iqc,iqc,iqc->q", D, D, np.abs(f))
         going = (np.abs(slope) > least) | np.isinf(slope)
         high[going & (slope > 0)], low[going & (slope < 0)] = b[going & (slope > 0)], b[going & (slope < 0)]
         # Next to each other: there is no number between.
