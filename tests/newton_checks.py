@@ -36,3 +36,13 @@ def reaches_what_it_reaches_without(kind, systems, loss, monkeypatch):
     assert outcome.converged.all()
     np.testing.assert_allclose(outcome.objective, without.objective, rtol=1e-12)
     np.testing.assert_allclose(outcome.f, without.f, rtol=1e-6, atol=1e-6)
+
+
+def targets(loss, score, rng):
+    """Targets that a loss takes, following a score with noise."""
+    noisy = score + rng.normal(size=len(score))
+    if loss.needs == "sign":
+        return np.where(noisy > 0, 1.0, -1.0)
+    if loss.needs == "code":
+        return np.digitize(noisy, [-0.7, 0.7])
+    return rng.poisson(np.exp(0.5 * score)).astype(float) if loss.needs == "nonnegative" else noisy

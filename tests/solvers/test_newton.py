@@ -22,6 +22,7 @@ from mercer.solvers.newton import newton
 from mercer.solvers.newton_system import Curvature, Preconditioner, solve_newton_system
 from mercer.solvers.pivoted_cholesky import LowRank, pivoted_cholesky
 from mercer.solvers.quasi_newton import lbfgs
+from newton_checks import targets
 
 LOSSES = [
     Logistic(),
@@ -52,16 +53,6 @@ def coefficients(request, monkeypatch):
 def low_rank_of(K, rank=None):
     rng = np.random.default_rng(0)
     return pivoted_cholesky(K.diagonal(), lambda index: K[index], rank or len(K), rng=rng)
-
-
-def targets(loss, score, rng):
-    """Targets that a loss takes, following a score with noise."""
-    noisy = score + rng.normal(size=len(score))
-    if loss.needs == "sign":
-        return np.where(noisy > 0, 1.0, -1.0)
-    if loss.needs == "code":
-        return np.digitize(noisy, [-0.7, 0.7])
-    return rng.poisson(np.exp(0.5 * score)).astype(float) if loss.needs == "nonnegative" else noisy
 
 
 def problem(loss, rng, n=60):

@@ -16,20 +16,12 @@ from mercer.solvers.held_matrix import low_rank_of
 from mercer.solvers.newton import newton
 from mercer.solvers.newton_primal import minimise_primal, primal_pays
 from mercer.solvers.newton_problem import Problems
+from newton_checks import targets
 
 CLASSES = [Logistic(), SquaredMargin(), Softmax(), JointSquaredMargin()]
 LOSSES = [*CLASSES, Huber(delta=0.5), Poisson(), Squared()]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 tiny = pytest.mark.parametrize("alpha", [1e-8, 1e-12, 1e-16])
-
-
-def targets(loss, score, rng):
-    noisy = score + rng.normal(size=len(score))
-    if loss.needs == "sign":
-        return np.where(noisy > 0, 1.0, -1.0)
-    if loss.needs == "code":
-        return np.digitize(noisy, [-0.7, 0.7])
-    return rng.poisson(np.exp(0.5 * score)).astype(float) if loss.needs == "nonnegative" else noisy
 
 
 def solve(K, loss, y, alpha, **options):
