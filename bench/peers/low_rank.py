@@ -77,7 +77,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     show_versions()
-    warnings.simplefilter("ignore")  # of the peers, short of their tolerance
+    warnings.filterwarnings("ignore", module="sklearn")  # of peers that are short of their tolerance
     sizes, repeats = (SIZES[:1], 1) if given.quick else (SIZES, given.repeats)
     rows = [row for n, centres in sizes for row in measure(n, centres, repeats)]
     print(f"\nfits in ms, medians of {repeats} interleaved repeats")

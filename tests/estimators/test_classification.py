@@ -412,16 +412,26 @@ class TestInput:
 @every_classifier
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 def test_a_matrix_that_few_rows_span_is_not_formed(classifier, form, rng, monkeypatch):
-    X = rng.normal(size=(2000, 4))
-    y = np.digitize(X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=2000), [-0.7, 0.7])
-    w = rng.integers(0, 3, size=2000).astype(float)
-    w += 1
+    X = rng.normal(size=(3200, 4))
+    y = np.digitize(X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=3200), [-0.7, 0.7])
+    w = rng.integers(0, 3, size=3200).astype(float)
+    assert np.count_nonzero(w) >= _cost_problem._PROBED_FROM
     plain = fresh(classifier, alpha=0.1, kernel="precomputed").fit(X @ X.T, y, w)
     monkeypatch.setattr(_cost_problem.CostProblem, "matrix", None)
     model = fresh(classifier, alpha=0.1, kernel=Linear()).fit(form(X), y, w)
     assert model.converged_
     np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-10)
     np.testing.assert_allclose(model.decision_function(X), plain.decision_function(X @ X.T), atol=1e-6)
+
+
+def test_a_matrix_is_formed_where_steps_with_it_are_cheaper(rng):
+    X = rng.normal(size=(2000, 60))
+    problem = _cost_problem.CostProblem(Linear(), X, None, approximation=None, rng=np.random.RandomState(0))
+    low_rank, operators = problem._of_low_rank(1)
+    V = rng.normal(size=(2000, 2))
+    np.testing.assert_allclose(operators["product"](V), X @ (X.T @ V), rtol=1e-11, atol=1e-9)
+    assert len(low_rank.F) == 60
+    assert problem._of_low_rank(9) is None  # of ten classes
 
 
 @pytest.mark.parametrize("classifier", [KernelLogisticRegression, SquaredMarginClassifier])

@@ -46,8 +46,10 @@ both = pytest.mark.parametrize("coefficients", [True, False], indirect=True)
 @pytest.fixture(autouse=True)
 def coefficients(request, monkeypatch):
     """Whether all steps are in coefficients."""
-    if getattr(request, "param", True):
+    wanted = getattr(request, "param", True)
+    if wanted:
         monkeypatch.setattr(newton_module, "primal_pays", lambda *_: False)
+    return wanted
 
 
 def low_rank_of(K, rank=None):
@@ -151,7 +153,7 @@ class TestTheMinimum:
             f = K[:, train] @ alone.a[:, 0] + alone.b[0]
             np.testing.assert_allclose(together.f[:, k], f, atol=1e-6)
 
-    def test_a_path_starts_where_the_alpha_before_ended(self, loss, rng):
+    def test_a_path_starts_where_the_alpha_before_ended(self, loss, coefficients, rng):
         K, y, w = problem(loss, rng)
         last, steps = [], []
         for alpha in np.geomspace(10, 0.3, 5):
@@ -163,7 +165,9 @@ class TestTheMinimum:
             steps.append((warm.n_iter[0], cold.n_iter[0]))
         again = solve(K, loss, y, 0.3, weights=w, start=(warm.a, warm.b))
         assert again.n_iter[0] == 0
-        assert np.sum(steps, axis=0)[0] <= np.sum(steps, axis=0)[1]
+        warm, cold = np.sum(steps, axis=0)
+        # In features a cold start comes down from larger α in as few steps.
+        assert warm < cold or isinstance(loss, Squared) or (warm == cold and not coefficients)
 
     @pytest.mark.parametrize("alpha", [1e12, 1e6, 1e-6])
     def test_extreme_alphas(self, loss, alpha, rng):

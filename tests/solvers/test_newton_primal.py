@@ -12,6 +12,7 @@ from sklearn.svm import LinearSVC
 from mercer.kernels import RBF, Linear
 from mercer.losses import Huber, JointSquaredMargin, Logistic, Poisson, Softmax, Squared, SquaredMargin
 from mercer.solvers import newton as newton_module
+from mercer.solvers import newton_primal
 from mercer.solvers.held_matrix import low_rank_of
 from mercer.solvers.newton import newton
 from mercer.solvers.newton_primal import minimise_primal, primal_pays
@@ -158,6 +159,67 @@ def test_steps_go_down_and_the_gap_is_one(loss, alpha, rng):
         assert found.objective <= last + rounding
         start, last = (found.a, found.b), found.objective
     assert found.converged
+
+
+@every_loss
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_products_and_reflections_have_the_same_factor(loss, fit_intercept, rng):
+    """That of Σᵢ (rᵢ rᵢᵀ) ⊗ (Bᵀ Hᵢ B) and the ridge, written out."""
+    F, f = rng.normal(size=(70, 90)), rng.normal(size=(90, 1, 3 if loss.vector else 1))
+    problems = posed(loss, targets(loss, F[0], rng), 0.1, rng.uniform(0.5, 2, size=90), fit_intercept)
+    S = problems.curvature(f).matrices()[:, 0]
+    rows = np.concatenate([F, np.ones((int(fit_intercept), 90))])
+    ridge = rng.uniform(0.5, 1, size=(len(rows), S.shape[1]))
+    M = np.einsum("ji,ieq,ifq,ki->jekf", rows, S, S, rows, optimize=True).reshape(ridge.size, -1)
+    M += np.diag(ridge.ravel())
+    products = newton_primal._by_products(S, F, ridge, 2)
+    for R in (products, newton_primal._by_reflections(S, F, ridge)):
+        np.testing.assert_array_equal(R, np.triu(R))
+        np.testing.assert_allclose(R.T @ R, M, rtol=1e-11, atol=1e-11)
+
+
+@every_loss
+def test_either_factor_leads_to_the_same_minimum(loss, rng, monkeypatch):
+    X = rng.normal(size=(60, 3))
+    y, low_rank = targets(loss, X[:, 0], rng), low_rank_of(X @ X.T, np.random.RandomState(0))
+    args = posed(loss, y, 1e-3, np.ones(60)), (X @ X.T).dot, low_rank, None, 1e-10, 100, quiet
+    plain = minimise_primal(*args)
+    monkeypatch.setattr(newton_primal, "_by_products", lambda *_: None)
+    other = minimise_primal(*args)
+    assert plain.converged
+    assert other.converged
+    np.testing.assert_allclose(plain.objective, other.objective, rtol=1e-13)
+    np.testing.assert_allclose(plain.h + plain.b, other.h + other.b, atol=1e-8)
+
+
+@pytest.mark.parametrize("loss", [Softmax(), JointSquaredMargin()], ids=str)
+def test_what_a_starts_outputs_share_is_left_out(loss, rng):
+    X = rng.normal(size=(60, 3))
+    y = targets(loss, X[:, 0], rng)
+    cold = solve(X @ X.T, loss, y, 0.1)
+    warm = solve(X @ X.T, loss, y, 0.1, start=(cold.a + rng.normal(size=(60, 1, 1)), cold.b))
+    assert warm.converged.all()
+    np.testing.assert_allclose(warm.objective, cold.objective, rtol=1e-12)
+    np.testing.assert_allclose(warm.a.sum(axis=2), 0, atol=1e-9)
+
+
+@every_loss
+@pytest.mark.parametrize("scale", [1e-160, 1e-80, 1e80, 1e150])
+@pytest.mark.parametrize("alpha", [1e-300, 1.0, 1e300])
+def test_numbers_near_the_ends_of_the_range(loss, scale, alpha, rng):
+    X = rng.normal(size=(20, 2))
+    y = targets(loss, X[:, 0], rng)
+    outcome = solve(scale * X @ X.T * scale, loss, y, alpha)
+    assert np.isfinite(outcome.f).all()
+    assert np.isfinite(outcome.objective).all()
+
+
+def test_no_more_steps_than_are_allowed(rng, monkeypatch):
+    X = rng.normal(size=(60, 3))
+    monkeypatch.setattr(newton_module, "_from", None)  # steps in coefficients would begin anew
+    outcome = solve(X @ X.T, Logistic(), targets(Logistic(), X[:, 0], rng), 1e-12, max_iter=3)
+    assert outcome.n_iter[0] == 3
+    assert not outcome.converged.any()
 
 
 def test_several_problems_and_starts(rng, in_features):

@@ -18,6 +18,7 @@ from ..solvers.descent import check_momentum
 from ..solvers.held_matrix import HeldMatrix, low_rank_of, preconditioner_rank
 from ..solvers.kernel_descent import descend
 from ..solvers.newton import newton
+from ..solvers.newton_primal import cheap_in_features
 from ..solvers.outcome import indefinite, not_finite
 from ..solvers.piecewise_linear import piecewise_linear
 from ..solvers.pivoted_cholesky import LowRank, pivoted_cholesky
@@ -184,10 +185,15 @@ class CostProblem:
                 "rows": lambda index: K[index],
                 "diagonal": K.diagonal().copy(),
             }
+        gram, diagonal = self._lazy()
+        return {"product": gram.dot, "rows": gram.rows, "diagonal": diagonal}
+
+    def _lazy(self):
+        """K's products and rows, without the matrix, and its diagonal."""
         gram = Gram(self.kernel, self._samples(), n_threads=self._n_jobs)
         diagonal = gram.diag()
         _raise_unless_finite(diagonal[:, None])
-        return {"product": gram.dot, "rows": gram.rows, "diagonal": diagonal}
+        return gram, diagonal
 
     def _low_rank(self, operators):
         if self._centres is not None:
@@ -255,20 +261,20 @@ class CostProblem:
             shown = negative_eigenvalue(self.matrix()) is not None
         return replace(result, converged=result.converged and not shown, indefinite=shown)
 
-    def _of_low_rank(self):
+    def _of_low_rank(self, n_contrasts):
         """K's factor and the product by it, where few of K's rows turn out to span it; else None."""
         own = self.kernel.is_psd is True and not self.precomputed
         if not own or self._centres is not None or self._matrix is not None or self.n < _PROBED_FROM:
             return None
-        gram = Gram(self.kernel, self._samples(), n_threads=self._n_jobs)
-        diagonal = gram.diag()
-        _raise_unless_finite(diagonal[:, None])
+        gram, diagonal = self._lazy()
         found = pivoted_cholesky(diagonal, gram.rows, _PROBED, rng=self._rng)
         F = found.F
-        return (found, {"product": lambda V: F.T @ (F @ V)}) if found.complete else None
+        if not (found.complete and cheap_in_features(self.n, len(F), n_contrasts)):
+            return None
+        return found, {"product": lambda V: F.T @ (F @ V)}
 
     def _newton(self, loss, y, alpha, fit_intercept, solver, on_step, options):
-        found = self._of_low_rank()
+        found = self._of_low_rank(options["n_classes"] - 1 if loss.vector else 1)
         if found is None:
             operators = self.operators()
             low_rank = self._low_rank(operators)

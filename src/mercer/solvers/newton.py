@@ -199,10 +199,12 @@ def _packed(problems, state, figures, converged, n_products):
 def _in_features(problems, product, low_rank, start, tol, max_iter, on_step, n_threads):
     """The outcome of steps in K's features, one problem after the other."""
     n, q, n_outputs = len(problems.y), len(problems.alphas), problems.n_outputs
-    # Steps are cheaper than a search in the span of several.
-    start = start[0] if isinstance(start, list) else start
-    start = (start.a, start.b) if isinstance(start, NewtonOutcome) else start
-    state = _started(problems, start, product, (n, q, n_outputs))
+    state = _started(problems, None, product, (n, q, n_outputs))
+    if start is not None:
+        # Steps are cheaper than a search in the span of several.
+        begin = start[0] if isinstance(start, list) else start
+        a, b = (begin.a, begin.b) if isinstance(begin, NewtonOutcome) else begin
+        state.a[...], state.b[...] = np.reshape(a, state.a.shape), np.reshape(b, state.b.shape)
     figures, converged = Figures.of(q), np.zeros(q, dtype=bool)
     for k in range(q):
 
@@ -311,16 +313,23 @@ def newton(
         inner = Inner(product, single, low_rank, matrix, share, n_threads)
         return _from(problems, inner, start, tol, max_iter, on_step, labels, check)
 
-    others_fast = labels is not None or has_duals(problems, matrix)
-    in_features = primal_pays(problems, low_rank, not others_fast, tol)
-    if in_features:
-        outcome = _in_features(problems, product, low_rank, start, tol, max_iter, on_step, n_threads)
-    else:
-        outcome = attempt(start)
-    if (in_features or start is not None) and not outcome.converged.all():
+    def features(start):
+        return _in_features(problems, product, low_rank, start, tol, max_iter, on_step, n_threads)
+
+    duals = has_duals(problems, matrix)
+    if not primal_pays(problems, low_rank, labels is None and not duals, tol):
         # From afar steps go by way of larger α, where from another problem's solution they may be stuck.
-        outcome = max(outcome, attempt(None), key=_success)
-    return outcome
+        ways = [(attempt, start)] + [(attempt, None)] * (start is not None)
+    elif duals and 2 * len(low_rank.F) > n:
+        ways = [(attempt, start), (features, None)]  # the dual's own solution has digits that −g/(2α) has not
+    else:
+        ways = [(features, start)] + [(attempt, None)] * (max_iter >= MAX_ITER)
+    found = []
+    for way, begin in ways:
+        found.append(way(begin))
+        if found[-1].converged.all():
+            break
+    return max(found, key=_success)
 
 
 def _success(outcome):

@@ -23,8 +23,9 @@ from scipy.linalg import lapack, lstsq, solve_triangular
 
 from .._threads import in_threads
 from .._threads import n_threads as count_threads
+from .newton_system import diagonal_of
 
-__all__ = ["Primal", "minimise_primal", "primal_pays"]
+__all__ = ["Primal", "cheap_in_features", "minimise_primal", "primal_pays"]
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Rows of K that a product or a QR factorisation takes up at a time; rows of F that one product is made for.
@@ -80,6 +81,28 @@ class Primal:
     converged: bool
 
 
+def cheap_in_features(n, rank, n_contrasts):
+    """Whether steps in the features of a matrix of low rank are the cheaper ones.
+
+    Parameters
+    ----------
+    n, rank : int
+        Of K.
+    n_contrasts : int
+        Outputs, of a loss of vectors one less.
+
+    Returns
+    -------
+    bool
+    """
+    return 2 * rank <= n and _adds(n, rank, n_contrasts) <= _CHEAP * n**2 + _SMALL
+
+
+def _adds(n, rank, n_contrasts):
+    """A step's multiply-adds."""
+    return n * float(rank * n_contrasts) ** 2
+
+
 def primal_pays(problems, low_rank, small, tol):
     """Whether K's features are all at hand, and steps in them are cheap or, at a tiny α, others fail.
 
@@ -96,18 +119,19 @@ def primal_pays(problems, low_rank, small, tol):
     -------
     bool
     """
-    F, (n, q), n_outputs = low_rank.F, problems.y.shape, problems.n_outputs
-    diagonal, n_contrasts = np.einsum("ji,ji->i", F, F), n_outputs - problems.loss.vector
-    if not len(F) or not low_rank.complete:
+    (rank, n), q, n_outputs = low_rank.F.shape, len(problems.alphas), problems.n_outputs
+    if not rank or not low_rank.complete:
         return False
-    adds = n * float(len(F) * n_contrasts) ** 2
-    if (small and adds <= _SMALL) or (2 * len(F) <= n and adds <= _CHEAP * n**2 + _SMALL):
+    n_contrasts = n_outputs - problems.loss.vector
+    adds = _adds(n, rank, n_contrasts)
+    if (small and adds <= _SMALL) or cheap_in_features(n, rank, n_contrasts):
         return True
-    if adds * n_contrasts * (1 + len(F) / n) > _MOST:
+    if adds * n_contrasts * (1 + rank / n) > _MOST:
         return False
     f = np.zeros((n, q, n_outputs))
     p = -problems.gradients(f) / (2 * problems.alphas[:, None])
-    return bool((problems.lost(p, diagonal) > _FAILS * tol * np.abs(problems.costs(f))).any())
+    lost = problems.lost(p, diagonal_of(low_rank))
+    return bool((lost > _FAILS * tol * np.abs(problems.costs(f))).any())
 
 
 def minimise_primal(problems, product, low_rank, start, tol, max_iter, tell, n_threads=None):
@@ -141,7 +165,7 @@ def minimise_primal(problems, product, low_rank, start, tol, max_iter, tell, n_t
     w, b = np.zeros((len(F), n_outputs)), np.zeros((1, n_outputs))
     rungs = []
     if start is None:
-        top = _GENTLE * float(np.einsum("ji,ji->i", F, F) @ problems.weights[:, 0])
+        top = _GENTLE * float(diagonal_of(low_rank) @ problems.weights[:, 0])
         count = int(np.clip(np.ceil(np.log10(top or alpha) - np.log10(alpha)), 0, _RUNGS))
         rungs = [top / 10.0**k for k in range(count)]
     else:
@@ -154,7 +178,7 @@ def minimise_primal(problems, product, low_rank, start, tol, max_iter, tell, n_t
         w, b = steps.w, steps.b
     steps = _Steps(problems, F, w, b, threads)
     n_iter += steps.run(tol, max_iter - n_iter, lambda k: tell(n_iter + k, steps.gradient))
-    a, h, objective = steps.coefficients(product, tol)
+    a, h, objective = steps.coefficients(product, diagonal_of(low_rank), tol)
     added = max(abs(objective - steps.objective) - _BLUR * abs(objective), 0.0)
     near = steps.decrement <= min(tol, _NEAR) * abs(steps.objective)
     gap = (min(steps.bound, steps.decrement) if near else steps.bound) + added
@@ -178,11 +202,12 @@ class _Steps:
     """
 
     def __init__(self, problems, F, w, b, threads):
-        self.problems, self.F, self.w, self.b, self.threads = problems, F, w, b, threads
+        self.problems, self.F, self.b, self.threads = problems, F, b, threads
         self.alpha, n_outputs = float(problems.alphas[0]), problems.n_outputs
         ones_first = np.c_[np.ones(n_outputs), np.eye(n_outputs)[:, 1:]]
         self.B = np.linalg.qr(ones_first)[0][:, problems.loss.vector :]
-        self.constants, self.diagonal = int(problems.fit_intercept), np.einsum("ji,ji->i", F, F)
+        self.w = w @ self.B @ self.B.T  # a start may have a common part, which steps would leave
+        self.constants = int(problems.fit_intercept)
 
     def run(self, tol, max_iter, tell=None):
         """Steps until the gradient is at most `tol`, or nothing is left but rounding; their number."""
@@ -265,10 +290,10 @@ class _Steps:
             t = 0.5 * (low + high) if high < np.inf else 2 * t
         self.w, self.b = self.w + t * dw, self.b + t * db.sum(axis=0)
 
-    def coefficients(self, product, tol):
+    def coefficients(self, product, diagonal, tol):
         """Of the function that w is; K times them; and P there, where that is rounded."""
         a, counts = -self.g / (2 * self.alpha), np.flatnonzero(self.problems.weights[:, 0])
-        lost = float(self.problems.lost(a[:, None], self.diagonal)[0])
+        lost = float(self.problems.lost(a[:, None], diagonal)[0])
         most = _LOST * tol * abs(self.objective)
         h, value = self._image(product, a)
         if not max(lost, abs(value - self.objective)) <= most:
