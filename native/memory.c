@@ -3,6 +3,7 @@
  * system may take the pages of large blocks whenever it is short (MADV_FREE); then they are made anew. */
 #if defined(__linux__)
 #define _DEFAULT_SOURCE
+#include <malloc.h>
 #include <sys/mman.h>
 #endif
 #include <omp.h>
@@ -62,17 +63,36 @@ static void *drop(Pool *pool, int slot)
     return memory;
 }
 
-/* A block of exactly this size that was kept, or NULL: the latest, which caches may still hold. */
+/* What a block has room for, of which at least so much is known. */
+static size_t room_of(void *memory, size_t size)
+{
+#if defined(__linux__)
+    const size_t unit = size < LARGE ? PAGE : HUGE_PAGE, room = malloc_usable_size(memory) / unit * unit;
+    return room > size ? room : size;
+#else
+    (void)memory;
+    return size;
+#endif
+}
+
+/* A block with room for so much that was kept, and not for half as much again, or NULL: the least (factors along a path
+ * are of ever other sizes), of equal ones the latest, which caches may still hold. */
 static void *kept(size_t size)
 {
     Pool *pool = pool_of(size);
     void *memory = NULL;
+    size_t least = size + size / 2 + 1;
+    int best = -1;
     if (!pool)
         return NULL;
     lock();
-    for (int slot = pool->n - 1; slot >= 0 && !memory; slot--)
-        if (pool->blocks[slot].size == size)
-            memory = drop(pool, slot);
+    for (int slot = pool->n - 1; slot >= 0 && least > size; slot--)
+        if (pool->blocks[slot].size >= size && pool->blocks[slot].size < least) {
+            least = pool->blocks[slot].size;
+            best = slot;
+        }
+    if (best >= 0)
+        memory = drop(pool, best);
     unlock();
     return memory;
 }
@@ -119,8 +139,8 @@ void *mercer_resize(void *memory, size_t bytes)
 
 void mercer_give(void *memory, size_t bytes)
 {
-    const size_t size = rounded(bytes);
-    Pool *pool = pool_of(size);
+    const size_t size = memory ? room_of(memory, rounded(bytes)) : 0;
+    Pool *pool = pool_of(rounded(bytes));
     if (!memory || !pool || size > pool->most) {
         free(memory);
         return;

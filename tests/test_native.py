@@ -439,6 +439,17 @@ class TestMemoryOfResults:
         assert third.ctypes.data == address
         assert third.ctypes.data % 64 == 0
 
+    @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the C library what a block holds")
+    def test_goes_to_a_smaller_result_up_to_two_thirds_of_it(self):
+        first = _native.empty((1000, 30000), np.float64)  # 240 MB, beside which little else is kept
+        address = first.ctypes.data
+        del first
+        second = _native.empty((1000, 21000), np.float64)
+        assert second.ctypes.data == address
+        second[...] = 1.0
+        del second
+        assert _native.empty((1000, 14000), np.float64).ctypes.data != address
+
     @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads the memory that Linux reports")
     def test_no_more_than_256_mb_are_kept(self):
         def resident():
