@@ -40,8 +40,8 @@ cdef extern from "cholesky.h" nogil:
     ptrdiff_t mercer_coarse_size(ptrdiff_t n) noexcept
     void mercer_coarse_pack(ptrdiff_t n, const float *L, ptrdiff_t ldl, short *below, float *tiles,
                             float *scale, int n_threads) noexcept
-    int mercer_coarse_solve(ptrdiff_t n, const short *below, const float *tiles, const float *scale, float *x,
-                            int n_threads) noexcept
+    int mercer_coarse_solve(ptrdiff_t n, const short *below, const float *tiles, const float *scale,
+                            float *x) noexcept
     int mercer_cholesky_openmp() noexcept
 
 # Seconds after which a loop comes back to look for signals.
@@ -164,15 +164,14 @@ def coarse(L, int n_threads):
     return below, tiles, scale
 
 
-def coarse_solve(const short[::1] below, const float[::1] tiles, const float[::1] scale, float[::1] x,
-                 int n_threads):
+def coarse_solve(const short[::1] below, const float[::1] tiles, const float[::1] scale, float[::1] x):
     """Overwrite x (n,) with (L Lᵀ)⁻¹ x."""
     cdef ptrdiff_t n = x.shape[0]
     cdef const short *integers = &below[0] if below.shape[0] else NULL
     cdef int status = 0
     if n:
         with nogil:
-            status = mercer_coarse_solve(n, integers, &tiles[0], &scale[0], &x[0], n_threads)
+            status = mercer_coarse_solve(n, integers, &tiles[0], &scale[0], &x[0])
     if status:
         raise MemoryError("no memory for the partial sums of a solution")
 

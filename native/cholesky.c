@@ -15,6 +15,12 @@
  * a loop of our own: BLAS reads the matrix twice, and packs it for more than one. */
 enum { FEW = 4, FEW_VECTORS = 12, PRODUCT_TILE = 256, STRIPS = 16, HIGH = 256, NARROW = 16 };
 
+/* Numbers of a factor that one thread reads in the time that others take to begin and end. */
+enum { WAKES = 1 << 20 };
+
+/* Numbers whose multiples are whole cache lines. */
+enum { LINE = 16 };
+
 /* Tiles of one update of the trailing matrix: BLAS packs its operands once for them all. */
 enum { ROWS = 4 };
 

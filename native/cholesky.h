@@ -39,8 +39,7 @@ ptrdiff_t mercer_coarse_size(ptrdiff_t n);
 void mercer_coarse_pack(ptrdiff_t n, const float *L, ptrdiff_t ldl, int16_t *below, float *tiles, float *scale,
                         int n_threads);
 /* x (n,) becomes (L Lᵀ)⁻¹ x */
-int mercer_coarse_solve(ptrdiff_t n, const int16_t *below, const float *tiles, const float *scale, float *x,
-                        int n_threads);
+int mercer_coarse_solve(ptrdiff_t n, const int16_t *below, const float *tiles, const float *scale, float *x);
 int mercer_cholesky_openmp(void);
 
 #endif

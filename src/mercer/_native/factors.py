@@ -100,8 +100,8 @@ def coarse(L, n_threads=None):
     return _cholesky.coarse(L, count_threads(n_threads))
 
 
-def coarse_solve(factor, b, n_threads=None):
+def coarse_solve(factor, b):
     """``(L Lᵀ)⁻¹ b`` for b of shape (n,): float32."""
     x = np.array(b, dtype=np.float32)
-    _cholesky.coarse_solve(*factor, x, count_threads(n_threads))
+    _cholesky.coarse_solve(*factor, x)
     return x

@@ -3,8 +3,6 @@
 Place on the way: ``newton_system`` → **newton_parts** → ``newton_coupled``, ``newton_factors`` → ``newton``.
 """
 
-from functools import partial
-
 import numpy as np
 
 from .. import _native
@@ -22,20 +20,23 @@ _STRETCH = 512
 _SINGLE = np.dtype(np.float32)
 
 
-def make_each(make, count, threads):
-    """Call ``make(index, n_threads)`` for each index below a count: one thread each, of the last ones all.
+def make_each(make, sizes, threads):
+    """Make factors by ``make(index, n_threads)``, index counting them: one thread each, of the last ones all.
 
     Parameters
     ----------
     make : callable
         Of indices that do not depend on each other.
-    count : int
+    sizes : list of int
+        Their rows.
     threads : int
         Changes nothing in the result.
     """
+    count = len(sizes)
     one_each = count // threads * threads
+    work = sum(float(size) ** 3 for size in sizes) / 3
     with one_blas_thread():  # for all of them: setting it in several threads would be a race
-        each_block(lambda index, _: make(index, 1), np.arange(one_each + 1), threads)
+        each_block(lambda index, _: make(index, 1), np.arange(one_each + 1), threads, work)
         for index in range(one_each, count):
             make(index, threads)
 
@@ -94,5 +95,6 @@ def _multiply_inner(A, U):
 def _solver(L, coarse, n_threads):
     """``(b, n_threads) -> (L Lᵀ)⁻¹ b``; coarse keeps L in 16 bits, half of what each call has to read."""
     if coarse:
-        return partial(_native.coarse_solve, _native.coarse(L, n_threads))
+        factor = _native.coarse(L, n_threads)
+        return lambda b, _: _native.coarse_solve(factor, b)
     return lambda b, n_threads: _native.cholesky_solve(L, b[:, None], n_threads)[:, 0]
