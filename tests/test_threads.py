@@ -1,13 +1,14 @@
 """Numbers of threads: the OpenMP setting, the cgroup's share, the cores."""
 
 import math
+import threading
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from mercer import _threads
-from mercer._threads import available_cores, n_threads, one_blas_thread
+from mercer._threads import available_cores, in_threads, n_threads, one_blas_thread
 
 
 @pytest.fixture
@@ -88,3 +89,10 @@ def test_a_limit_of_the_caller_stands():
         with one_blas_thread():
             assert blas_counts() == {1}
         assert blas_counts() == {1}
+
+
+@pytest.mark.parametrize(("work", "own"), [(1e6, True), (1e12, False), (math.inf, False)])
+def test_little_work_is_done_where_it_is_asked_for(work, own):
+    found = in_threads([threading.get_ident] * 4, 2, work)
+    assert len(found) == 4
+    assert all((ident == threading.get_ident()) == own for ident in found)

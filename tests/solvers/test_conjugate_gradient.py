@@ -1,5 +1,7 @@
 """Conjugate gradients and the preconditioner of randomly pivoted Cholesky."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -94,6 +96,27 @@ class TestPivotedCholesky:
         assert low_rank.F.shape == (25, 200)
         assert np.linalg.eigvalsh(rest)[0] > -1e-12
         assert np.trace(rest) == pytest.approx(low_rank.trace, rel=1e-8)
+
+    @pytest.mark.parametrize("rotated", [False, True])
+    @pytest.mark.parametrize("rank", [0, 7, 60])
+    def test_what_its_first_rows_leave(self, K, rotated, rank):
+        low_rank = self.grow(K, 60)
+        low_rank = low_rank.rotated() if rotated else low_rank
+        left = np.diag(K - low_rank.F[:rank].T @ low_rank.F[:rank])
+        rounding = 1e-12 * 200  # what its rtol takes for nothing, of the trace
+        np.testing.assert_allclose(low_rank.left(rank), left, rtol=0, atol=rounding)
+        assert low_rank.mean_left(rank) == pytest.approx(left.mean(), abs=1e-12)
+        np.testing.assert_allclose(low_rank.diagonal, 1.0, rtol=0, atol=rounding)
+        np.testing.assert_array_equal(low_rank.single, low_rank.F.astype(np.float32))
+
+    def test_without_a_remainder_that_is_known_each_entry_is_its_mean(self, K):
+        low_rank = replace(self.grow(K, 10), remainder=None)
+        np.testing.assert_allclose(low_rank.left(10), low_rank.trace / 200, rtol=1e-14)
+
+    def test_is_complete_where_no_more_than_rounding_is_left(self, rng):
+        X = rng.normal(size=(50, 4))
+        assert self.grow(X @ X.T, 50).complete
+        assert not self.grow(X @ X.T, 3).complete
 
     def test_pivot_rows_are_exact(self, K):
         low_rank = self.grow(K, 25)

@@ -27,11 +27,11 @@ _HALF_UP_TO = 12
 _WHOLE = 16
 #: From so many rows on a product in float32 is the cheaper one.
 _SINGLE_FROM = 1000
-#: Rank that is taken out before what is left of K becomes float32.
-_DEFLATION = 100
+#: Rank that is taken out before what is left of K becomes float32, for so many rows at a time.
+_DEFLATION, _STRIP = 100, 64
 
 
-def each_block(function, bounds, threads):
+def each_block(function, bounds, threads, work=np.inf):
     """Call ``function(start, stop)`` for stretches between fixed bounds, on some threads.
 
     Parameters
@@ -39,10 +39,10 @@ def each_block(function, bounds, threads):
     function : callable
         Of stretches that do not depend on each other.
     bounds : ndarray of int
-    threads : int
-        1 is the caller's own.
+    threads, work
+        As `in_threads` has them.
     """
-    in_threads([partial(function, start, stop) for start, stop in pairwise(bounds)], threads)
+    in_threads([partial(function, start, stop) for start, stop in pairwise(bounds)], threads, work)
 
 
 class HeldMatrix:
@@ -72,13 +72,17 @@ class HeldMatrix:
 
     def _deflate(self, low_rank):
         F = np.asarray(low_rank.F[:_DEFLATION], dtype=np.float64)
-        remainder = np.empty(self.K.shape, np.float32)
+        remainder = _native.empty(self.K.shape, np.float32, self.threads)
+        bounds = np.append(np.arange(0, len(F.T), _STRIP), len(F.T))
+        finite = np.ones(len(F.T), bool)
 
         def fill(start, stop):
-            remainder[start:stop] = self.K[start:stop] - F[:, start:stop].T @ F
+            spanned = F[:, start:stop].T @ F
+            np.subtract(self.K[start:stop], spanned, out=remainder[start:stop], casting="same_kind")
+            finite[start:stop] = np.isfinite(remainder[start:stop]).all(axis=1)
 
-        self._each_block(fill)
-        if np.isfinite(remainder).all():
+        each_block(fill, bounds, self.threads, float(remainder.size) * len(F))
+        if finite.all():
             self._F, self._remainder, self._remainders = F, remainder, remainder.diagonal().copy()
 
     def on(self, n_threads):
@@ -87,8 +91,15 @@ class HeldMatrix:
         other.threads = min(count_threads(n_threads), _BLOCKS)
         return other
 
-    def _each_block(self, function):
-        each_block(function, self._bounds, self.threads)
+    def _multiply(self, A, V, out):
+        """Put A V into out, by blocks of rows."""
+        each_block(
+            lambda start, stop: np.matmul(A[start:stop], V, out=out[start:stop]),
+            self._bounds,
+            self.threads,
+            float(A.size) * V.shape[1],
+        )
+        return out
 
     def exact(self, V):
         """``K @ V`` in float64.
@@ -106,9 +117,7 @@ class HeldMatrix:
         if V.shape[1] <= _HALF_UP_TO:
             return _native.symmetric_product(self.K, self._diagonal, V, self.threads)
         # Column by column (4000 rows, AVX-512, one thread: 30 columns 25 ms, row by row 38).
-        V, out = np.asfortranarray(V), np.empty(V.shape, order="F")
-        self._each_block(lambda start, stop: np.matmul(self.K[start:stop], V, out=out[start:stop]))
-        return out
+        return self._multiply(self.K, np.asfortranarray(V), np.empty(V.shape, order="F"))
 
     @property
     def single(self):
@@ -125,8 +134,8 @@ class HeldMatrix:
         else:
             # Filled up with 0: whole vectors take less time (4000 rows, AVX-512: 32 columns 9.7 ms, 30 13.1).
             W32 = np.zeros((len(W), -(-k // _WHOLE) * _WHOLE), np.float32)
-            W32[:, :k], of_rest = W, np.empty_like(W32)
-            self._each_block(lambda start, stop: np.matmul(rest[start:stop], W32, out=of_rest[start:stop]))
+            W32[:, :k] = W
+            of_rest = self._multiply(rest, W32, np.empty_like(W32))
         out = ((self._F @ W).T @ self._F).T
         out += of_rest[:, :k]
         out *= scale

@@ -136,10 +136,9 @@ def _come_down(problems, inner, state, max_iter):
 
     From afar, steps at a small alpha are cut short by the rows that they would throw beyond a kink.
     """
-    diagonal = np.einsum("ij,ij->j", inner.low_rank.F, inner.low_rank.F, dtype=np.float64)
     centred = problems.centre(state.h, state.b)
     d = problems.curvature(state.h + centred).diagonal
-    strength = np.einsum("i,iqc->q", diagonal, d * d) / (2 * problems.alphas)
+    strength = np.einsum("i,iqc->q", inner.diagonal, d * d) / (2 * problems.alphas)
     strength = np.minimum(strength, np.finfo(float).max)
     state.b, n_iter = centred, 0
     for rung in range(int(np.ceil(np.log10(max(float(np.max(strength)), 1.0) / _GENTLE))), 0, -1):

@@ -16,7 +16,7 @@ from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .held_matrix import each_block
 from .newton_parts import factor_of_part, make_each
-from .newton_system import LEADING, left_by, scaled_residuals
+from .newton_system import LEADING, scaled_residuals
 
 __all__ = ["CoupledFactors", "Directions"]
 
@@ -108,8 +108,8 @@ class CoupledFactors:
 
     def __init__(self, low_rank, curvature, alphas, K, directions, n_threads=None):
         self.threads = count_threads(n_threads)
-        self.F = low_rank.F[:LEADING].astype(np.float32)
-        self.left = left_by(low_rank, len(self.F))
+        self.F = low_rank.single[:LEADING]
+        self.left = low_rank.mean_left(len(self.F))
         self.shift, self.diagonal, self.cost = 2 * alphas, K.diagonal()[:, None], directions.cost
         self.U, self.made_at = directions.U, self._added(directions.bend)
         self.parts = [None] * len(alphas)
@@ -121,7 +121,7 @@ class CoupledFactors:
             factor = factor_of_part(K, rows, d, self.shift[k], n_threads, self.U[slots, rows, k])
             self.parts[k] = places, *factor
 
-        make_each(make, len(self.parts), self.threads)
+        make_each(make, list(map(len, directions.places)), self.threads)
         self.made = all(solve is not None for _, solve, _ in self.parts)
         self._follow(curvature)
 
@@ -166,8 +166,9 @@ class CoupledFactors:
             right = (inner[k, places] / mine).astype(np.float32)
             change[k, places] += solve_part(right, n_threads) / (unit * mine)
 
+        work = 4.0 * sum(len(self.parts[k][0]) ** 2 for k in problems)
         with one_blas_thread():
-            each_block(solve, np.arange(q + 1), self.threads)
+            each_block(solve, np.arange(q + 1), self.threads, work)
         out = V / shift[:, None] + np.einsum("jnqc,qjn->nqc", Q, change.reshape(q, -1, n))
         return out * scale[:, None], size
 

@@ -10,7 +10,7 @@ from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .held_matrix import each_block
 from .newton_parts import make_each
-from .newton_system import LEADING, Following, columns_of, laid_out, left_by, scaled_residuals
+from .newton_system import LEADING, Following, columns_of, laid_out, scaled_residuals
 
 __all__ = ["CoupledRank", "rank_that_pays"]
 
@@ -97,21 +97,22 @@ class CoupledRank(Following):
     def __init__(self, low_rank, curvature, alphas, diagonal, rank, cost, n_threads=None):
         super().__init__(curvature, alphas, diagonal)
         self.threads, self.cost = count_threads(n_threads), cost
-        self.leading = low_rank.F[:LEADING].astype(np.float32)
-        self.left = left_by(low_rank, len(self.leading))
-        F = low_rank.F[:rank]
+        self.leading = low_rank.single[:LEADING]
+        self.left = low_rank.mean_left(len(self.leading))
         S = _of_contrasts(curvature.matrices() / np.sqrt(2 * alphas)[:, None, None])
         H = np.einsum("iqcd,iqed->iqce", S, S)
-        trace = float(np.max(np.einsum("ji,ji->i", F, F) @ np.einsum("iqcc->iq", H), initial=0.0))
-        self.dtype = np.dtype(np.float32 if trace <= _SINGLE_UP_TO else np.float64)
-        self.F, self.S = F.astype(self.dtype), S.astype(self.dtype)
+        spanned = low_rank.diagonal - low_rank.left(rank)
+        single = float(np.max(spanned @ np.einsum("iqcc->iq", H), initial=0.0)) <= _SINGLE_UP_TO
+        self.dtype = np.dtype(np.float32 if single else np.float64)
+        self.F = low_rank.single[:rank] if single else low_rank.F[:rank].astype(np.float64, copy=False)
+        self.S = S.astype(self.dtype)
         self.factors, self.made = self._factors(H.astype(self.dtype))
 
     def _factors(self, H):
         """Cholesky factors of ``Σᵢ (fᵢ fᵢᵀ) ⊗ Hᵢ + I`` by problem, and whether there are all."""
         rank, (n_outputs, q) = len(self.F), (H.shape[2], H.shape[1])
         strength = np.einsum("iqcc->iq", H)
-        systems = [np.empty((n_outputs * rank,) * 2, self.dtype, order="F") for _ in range(q)]
+        systems = [_native.empty((n_outputs * rank,) * 2, self.dtype).T for _ in range(q)]
 
         def fill(index, _):
             k, c = divmod(index, n_outputs)
@@ -126,9 +127,10 @@ class CoupledRank(Following):
             systems[k].T.flat[:: n_outputs * rank + 1] += 1
             status[k] = _native.cholesky(systems[k], n_threads)
 
+        work = 0.5 * n_outputs * strength.size * rank**2
         with one_blas_thread():
-            each_block(fill, np.arange(q * n_outputs + 1), self.threads)
-        make_each(factor, q, self.threads)
+            each_block(fill, np.arange(q * n_outputs + 1), self.threads, work)
+        make_each(factor, [n_outputs * rank] * q, self.threads)
         return systems, not status.any()
 
     def at(self, curvature):
@@ -159,7 +161,7 @@ class CoupledRank(Following):
             inner[k] = _native.cholesky_solve(self.factors[problems[k]], inner[k][:, None], n_threads)[:, 0]
 
         with one_blas_thread():
-            each_block(solve, np.arange(q + 1), self.threads)
+            each_block(solve, np.arange(q + 1), self.threads, 4.0 * inner.size * inner.shape[1])
         back = inner.reshape(image.shape[1] * image.shape[2], -1) @ self.F
         back = back.reshape(q, S.shape[2], n).transpose(2, 0, 1)
         out = V - np.einsum("iqcd,iqc->iqd", S, back)

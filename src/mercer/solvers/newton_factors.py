@@ -17,7 +17,6 @@ from .newton_system import (
     Following,
     Preconditioner,
     columns_of,
-    left_by,
     power_of_two,
     squared_norms,
 )
@@ -168,8 +167,8 @@ class Factors(Following):
         super().__init__(curvature, alphas, K.diagonal())
         n, self.dtype = len(K), dtype
         self.threads = count_threads(n_threads)
-        self.F = low_rank.F[:LEADING].astype(np.float32)
-        self.left = left_by(low_rank, len(self.F))
+        self.F = low_rank.single[:LEADING]
+        self.left = low_rank.mean_left(len(self.F))
         self.cost = sum(float(len(each)) ** 3 for each in rows) / (len(rows) * _FASTER * n**2)
         self.parts = [None] * len(rows)
 
@@ -178,7 +177,7 @@ class Factors(Following):
             factor = factor_of_part(K, mine, self.D[mine, column], self.shift[column], n_threads, dtype=dtype)
             self.parts[column] = mine, *factor
 
-        make_each(make, len(rows), self.threads)
+        make_each(make, list(map(len, rows)), self.threads)
         self.made = all(solve is not None for _, solve, _ in self.parts)
 
     def take(self, going):
@@ -203,6 +202,7 @@ class Factors(Following):
             rows, solve_part, unit = self.parts[columns[k]]
             out[rows, k] = solve_part(V[rows, k], inner) / (unit * rows_scale[rows, k])
 
+        work = 4.0 * sum(len(self.parts[column][0]) ** 2 for column in columns)
         with one_blas_thread():
-            each_block(solve, np.arange(len(columns) + 1), self.threads)
+            each_block(solve, np.arange(len(columns) + 1), self.threads, work)
         return (out * scale).reshape(R.shape), size.reshape(q, n_outputs).sum(axis=1)

@@ -23,7 +23,6 @@ from scipy.linalg import lapack, lstsq, solve_triangular
 
 from .._threads import in_threads
 from .._threads import n_threads as count_threads
-from .newton_system import diagonal_of
 
 __all__ = ["Primal", "cheap_in_features", "minimise_primal", "primal_pays"]
 
@@ -130,7 +129,7 @@ def primal_pays(problems, low_rank, small, tol):
         return False
     f = np.zeros((n, q, n_outputs))
     p = -problems.gradients(f) / (2 * problems.alphas[:, None])
-    lost = problems.lost(p, diagonal_of(low_rank))
+    lost = problems.lost(p, low_rank.diagonal)
     return bool((lost > _FAILS * tol * np.abs(problems.costs(f))).any())
 
 
@@ -165,7 +164,7 @@ def minimise_primal(problems, product, low_rank, start, tol, max_iter, tell, n_t
     w, b = np.zeros((len(F), n_outputs)), np.zeros((1, n_outputs))
     rungs = []
     if start is None:
-        top = _GENTLE * float(diagonal_of(low_rank) @ problems.weights[:, 0])
+        top = _GENTLE * float(low_rank.diagonal @ problems.weights[:, 0])
         count = int(np.clip(np.ceil(np.log10(top or alpha) - np.log10(alpha)), 0, _RUNGS))
         rungs = [top / 10.0**k for k in range(count)]
     else:
@@ -178,7 +177,7 @@ def minimise_primal(problems, product, low_rank, start, tol, max_iter, tell, n_t
         w, b = steps.w, steps.b
     steps = _Steps(problems, F, w, b, threads)
     n_iter += steps.run(tol, max_iter - n_iter, lambda k: tell(n_iter + k, steps.gradient))
-    a, h, objective = steps.coefficients(product, diagonal_of(low_rank), tol)
+    a, h, objective = steps.coefficients(product, low_rank.diagonal, tol)
     added = max(abs(objective - steps.objective) - _BLUR * abs(objective), 0.0)
     near = steps.decrement <= min(tol, _NEAR) * abs(steps.objective)
     gap = (min(steps.bound, steps.decrement) if near else steps.bound) + added
@@ -323,7 +322,8 @@ def _by_products(S, F, ridge, threads):
                 M[rank:, e, start:stop, f] += part.sum(axis=1)
 
     # The longest ones first.
-    in_threads([partial(fill, *each) for each in pairwise(bounds)][::-1], threads)
+    work = 0.5 * F.shape[1] * (rank * n_outputs) ** 2
+    in_threads([partial(fill, *each) for each in pairwise(bounds)][::-1], threads, work)
     M[rank:, :, rank:] = H.sum(axis=2)[:, None]
     M = M.reshape(ridge.size, ridge.size)
     M.flat[:: len(M) + 1] += ridge.ravel()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .newton_factors import preconditioner
-from .newton_system import by_problem, diagonal_of, solve_newton_system
+from .newton_system import by_problem, solve_newton_system
 
 __all__ = ["Figures", "Inner", "State", "minimise", "settled"]
 
@@ -148,7 +148,7 @@ class Inner:
         self.exact = _by_column(product)
         self.product = self.exact if single is None else _by_column(single)
         self.low_rank, self.matrix, self.share, self.n_threads = low_rank, matrix, share, n_threads
-        self.diagonal = diagonal_of(low_rank)
+        self.diagonal = low_rank.diagonal
         self.preconditioner, self.n_products = None, 0
         self._first = self._excess = 0
         self._hard = False

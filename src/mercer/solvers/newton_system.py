@@ -24,10 +24,8 @@ __all__ = [
     "Preconditioner",
     "by_problem",
     "columns_of",
-    "diagonal_of",
     "joined",
     "laid_out",
-    "left_by",
     "power_of_two",
     "solve_newton_system",
     "squared_norms",
@@ -195,27 +193,29 @@ class Preconditioner(Following):
     """
 
     def __init__(self, low_rank, curvature, alphas, n_threads=None):
-        super().__init__(curvature, alphas, diagonal_of(low_rank))
+        super().__init__(curvature, alphas, low_rank.diagonal)
         n, columns = self.D.shape
         self._dear = _products_cost(columns)
-        F, D, root = _posed(low_rank, curvature, alphas, self._dear)
-        self.left = left_by(low_rank, min(len(F), LEADING))
-        single = n > WHOLE_UP_TO and _trace(F, D / root, self.shift) <= _SINGLE_UP_TO
+        rank, D, root = _posed(low_rank, curvature, alphas, self._dear)
+        self.left = low_rank.mean_left(min(rank, LEADING))
+        single = n > WHOLE_UP_TO and _trace(low_rank, rank, D / root, self.shift) <= _SINGLE_UP_TO
         self.dtype = np.dtype(np.float32 if single else np.float64)
-        rank, self.F = len(F), F.astype(self.dtype, copy=False)
+        self.F = low_rank.single[:rank] if single else low_rank.F[:rank].astype(np.float64, copy=False)
         self.root, self.W = (each.astype(self.dtype) for each in (root, D / root))
         self.inverse = np.empty((columns, rank, rank), self.dtype)
-        self.threads = count_threads(n_threads) if n * rank**2 > 1e7 else 1
         if rank:
-            each_block(lambda column, _: self._invert(column), np.arange(columns + 1), self.threads)
+            work = 0.5 * columns * n * rank**2
+            each_block(
+                lambda column, _: self._invert(column), np.arange(columns + 1), count_threads(n_threads), work
+            )
 
     @staticmethod
     def fits_single(low_rank, curvature, alphas):
         """Whether float32 carries it."""
         dear = _products_cost(curvature.diagonal[0].size)
-        F, D, root = _posed(low_rank, curvature, alphas, dear)
+        rank, D, root = _posed(low_rank, curvature, alphas, dear)
         shift = np.repeat(2 * alphas, curvature.diagonal.shape[2])
-        return _trace(F, D / root, shift) <= _SINGLE_UP_TO
+        return _trace(low_rank, rank, D / root, shift) <= _SINGLE_UP_TO
 
     @property
     def cost(self):
@@ -300,37 +300,18 @@ def columns_of(problems, n_outputs):
 
 
 def _posed(low_rank, curvature, alphas, dear):
-    """F of the rank that pays, D, and the root of what is diagonal in the systems over 2α."""
+    """The rank that pays, D, and the root of what is diagonal in the systems over 2α."""
     D = curvature.diagonal
     n, _, n_outputs = D.shape
     D, shift = D.reshape(n, -1), np.repeat(2 * alphas, n_outputs)
     curved = float(np.max(np.einsum("ij,ij->j", D, D) / shift)) / n
     rank = _rank_that_pays(low_rank, curved, n, dear)
-    remainder = _remainder(low_rank, rank)
-    return low_rank.F[:rank], D, np.sqrt(1.0 + D**2 * (remainder[:, None] / shift))
+    return rank, D, np.sqrt(1.0 + D**2 * (low_rank.left(rank)[:, None] / shift))
 
 
-def _trace(F, W, shift):
-    """The largest trace of ``F W² Fᵀ / 2α``."""
-    return float(np.max(np.einsum("ij,ij->j", F, F, dtype=np.float64) @ W**2 / shift))
-
-
-def left_by(low_rank, rank):
-    """The mean of what so many rows of F leave of K's diagonal, rounding and all."""
-    rest = low_rank.F[rank:]
-    return (low_rank.trace + float(np.einsum("ij,ij->", rest, rest, dtype=np.float64))) / rest.shape[1]
-
-
-def diagonal_of(low_rank):
-    """K's."""
-    return _remainder(low_rank, 0)
-
-
-def _remainder(low_rank, rank):
-    """What so many rows of F leave of K's diagonal, but for rounding."""
-    n = low_rank.F.shape[1]
-    left = np.full(n, low_rank.trace / n) if low_rank.remainder is None else low_rank.remainder
-    return left + np.einsum("ij,ij->j", low_rank.F[rank:], low_rank.F[rank:], dtype=np.float64)
+def _trace(low_rank, rank, W, shift):
+    """The largest trace of ``F W² Fᵀ / 2α``, F of so many rows."""
+    return float(np.max((low_rank.diagonal - low_rank.left(rank)) @ W**2 / shift))
 
 
 def _rank_that_pays(low_rank, curvature, n, dear):

@@ -6,6 +6,7 @@ the other.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -44,11 +45,39 @@ class LowRank:
     trace: float
     history: list = field(default_factory=list)  # (rank, trace left) after each block
     remainder: np.ndarray | None = None
+    _left: dict = field(default_factory=dict, init=False, repr=False, compare=False)  # by rank
 
-    @property
+    @cached_property
     def complete(self):
         """Whether no more is left of K than rounding."""
-        return self.trace <= _COMPLETE * float(np.einsum("ij,ij->", self.F, self.F, dtype=np.float64))
+        return self.trace <= _COMPLETE * float(self._squares.sum())
+
+    @cached_property
+    def single(self):
+        """F in float32."""
+        return self.F.astype(np.float32, copy=False)
+
+    @property
+    def diagonal(self):
+        """K's, but for rounding."""
+        return self.left(0)
+
+    def left(self, rank):
+        """What the first rows of F, so many, leave of K's diagonal, but for rounding: an array to be read."""
+        if rank not in self._left:
+            rest, n = self.F[rank:], self.F.shape[1]
+            more = np.full(n, self.trace / n) if self.remainder is None else self.remainder
+            self._left[rank] = more + np.einsum("ij,ij->j", rest, rest, dtype=np.float64)
+        return self._left[rank]
+
+    def mean_left(self, rank):
+        """The mean of that, rounding and all."""
+        return (self.trace + float(self._squares[rank:].sum())) / self.F.shape[1]
+
+    @cached_property
+    def _squares(self):
+        """The squared norms of F's rows."""
+        return np.einsum("ij,ij->i", self.F, self.F, dtype=np.float64)
 
     def rotated(self):
         """The same along its principal axes, the largest first: of all parts of a rank they leave least.
@@ -68,19 +97,15 @@ class LowRank:
 
 
 def _accept(H, left, rng):
-    """Which candidates would sequential pivoting have taken, each against what the accepted before it left.
-
-    Returns the indices and the Cholesky factor of their block.
-    """
+    """The indices of candidates that sequential pivoting takes, each against what those before it leave."""
     H = H.copy()
     start = np.maximum(left, 0)
     chosen = []
     for i in range(len(H)):
         # Candidate i was proposed with weight start[i]; it survives with what is left of it over that.
         if H[i, i] > 0 and rng.random() * start[i] < H[i, i]:
-            column = H[:, i] / np.sqrt(H[i, i])
-            H -= np.outer(column, column)
-            H[i, :] = H[:, i] = 0
+            column = H[i + 1 :, i] / np.sqrt(H[i, i])
+            H[i + 1 :, i + 1 :] -= column[:, None] * column
             chosen.append(i)
     return np.array(chosen, dtype=np.intp)
 

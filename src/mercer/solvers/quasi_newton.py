@@ -9,7 +9,6 @@ import numpy as np
 from scipy.optimize import minimize
 
 from .newton_problem import Problems
-from .newton_system import diagonal_of
 
 __all__ = ["lbfgs"]
 
@@ -76,7 +75,7 @@ class _Cost:
     def __init__(self, product, loss, y, alpha, weights, fit_intercept, low_rank, n_outputs):
         self.product, self.loss, self.y, self.alpha = product, loss, y, alpha
         self.weights, self.fit_intercept, self.coordinates = weights, fit_intercept, _Coordinates(low_rank)
-        self.shape, self.diagonal = (len(y), n_outputs), diagonal_of(low_rank)
+        self.shape, self.diagonal = (len(y), n_outputs), low_rank.diagonal
         self.sizes = np.sqrt(self.diagonal)
         one = np.array([alpha])
         self.problems = Problems(loss, y[:, None], weights[:, None], one, fit_intercept, n_outputs)
