@@ -31,7 +31,7 @@ cdef extern from "cholesky.h" nogil:
     int mercer_cholesky_inverse_diagonal(const MercerBlas *blas, ptrdiff_t n, const void *L, ptrdiff_t ldl,
                                          void *out, MercerCholesky *state, double pause_after,
                                          int n_threads) noexcept
-    int mercer_symmetric_product(const MercerBlas *blas, ptrdiff_t n, const void *A, ptrdiff_t lda,
+    int mercer_symmetric_product(int is_float32, ptrdiff_t n, const void *A, ptrdiff_t lda,
                                  const void *diagonal, const void *X, ptrdiff_t p, void *Y,
                                  int n_threads) noexcept
     void mercer_scaled_part(ptrdiff_t n, const double *K, ptrdiff_t ldk, const int *rows, const double *d,
@@ -127,14 +127,14 @@ def inverse_diagonal(L, out, int n_threads):
 
 def symmetric_product(A, diagonal, X, Y, int n_threads):
     """Fill Y (n, p) with A X for the symmetric A of this strict upper triangle and diagonal."""
-    cdef const MercerBlas *blas = _blas(A)
+    cdef int is_float32 = A.dtype == np.float32
     cdef void *matrix = _address(A, False)
     cdef void *diagonal_ = _address(diagonal, False)
     cdef void *right = _address(X, False)
     cdef void *target = _address(Y, True)
     cdef ptrdiff_t n = A.shape[0], p = X.shape[1]
     with nogil:
-        status = mercer_symmetric_product(blas, n, matrix, n, diagonal_, right, p, target, n_threads)
+        status = mercer_symmetric_product(is_float32, n, matrix, n, diagonal_, right, p, target, n_threads)
     if status:
         raise MemoryError("no memory for the partial sums of a product")
 

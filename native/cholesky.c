@@ -11,12 +11,16 @@
 
 #include "cholesky.h"
 
-/* Columns up to which a product goes by matrix-vector calls, and vectors up to which that of a symmetric matrix goes by
- * a loop of our own: BLAS reads the matrix twice, and packs it for more than one. */
-enum { FEW = 4, FEW_VECTORS = 12, PRODUCT_TILE = 256, STRIPS = 16, HIGH = 256, NARROW = 16 };
+/* Columns up to which a product goes by matrix-vector calls; and of products with a symmetric matrix, sums on their own
+ * and the sides of a tile. */
+enum { FEW = 4, STRIPS = 16, HIGH = 256, NARROW = 16 };
 
-/* Numbers of a factor that one thread reads in the time that others take to begin and end. */
-enum { WAKES = 1 << 20 };
+/* Whether others are to be woken for so many multiply-adds: that takes 0.1 ms, in which one thread does 4 millions. Of
+ * those that read numbers but once, each counts for four. */
+static int pays(int n_threads, double work)
+{
+    return n_threads > 1 && work > 4e6;
+}
 
 /* Numbers whose multiples are whole cache lines. */
 enum { LINE = 16 };
@@ -80,17 +84,17 @@ int mercer_cholesky_inverse_diagonal(const MercerBlas *blas, ptrdiff_t n, const 
                             : inverse_diagonal_f64(blas, n, L, ldl, out, state, pause_after, n_threads);
 }
 
-int mercer_symmetric_product(const MercerBlas *blas, ptrdiff_t n, const void *A, ptrdiff_t lda, const void *diagonal,
+int mercer_symmetric_product(int is_float32, ptrdiff_t n, const void *A, ptrdiff_t lda, const void *diagonal,
                              const void *X, ptrdiff_t p, void *Y, int n_threads)
 {
-    return blas->is_float32 ? symmetric_product_f32(blas, n, A, lda, diagonal, X, p, Y, n_threads)
-                            : symmetric_product_f64(blas, n, A, lda, diagonal, X, p, Y, n_threads);
+    return is_float32 ? symmetric_product_f32(n, A, lda, diagonal, X, p, Y, n_threads)
+                      : symmetric_product_f64(n, A, lda, diagonal, X, p, Y, n_threads);
 }
 
 void mercer_scaled_part(ptrdiff_t n, const double *K, ptrdiff_t ldk, const int *rows, const double *d, float *A,
                         int n_threads)
 {
-#pragma omp parallel for schedule(dynamic, 16) num_threads(n_threads) if (n_threads > 1 && n > 16)
+#pragma omp parallel for schedule(dynamic, 16) num_threads(n_threads) if (pays(n_threads, 2.0 * n * n))
     for (ptrdiff_t j = 0; j < n; j++) {
         const double *column = K + rows[j] * ldk;
         for (ptrdiff_t i = j; i < n; i++)

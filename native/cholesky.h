@@ -27,7 +27,7 @@ void mercer_cholesky_solve(const MercerBlas *blas, ptrdiff_t n, const void *L, p
 int mercer_cholesky_inverse_diagonal(const MercerBlas *blas, ptrdiff_t n, const void *L, ptrdiff_t ldl, void *out,
                                      MercerCholesky *state, double pause_after, int n_threads);
 /* Y (n, p) = A X for the symmetric A with this strict upper triangle and diagonal. */
-int mercer_symmetric_product(const MercerBlas *blas, ptrdiff_t n, const void *A, ptrdiff_t lda, const void *diagonal,
+int mercer_symmetric_product(int is_float32, ptrdiff_t n, const void *A, ptrdiff_t lda, const void *diagonal,
                              const void *X, ptrdiff_t p, void *Y, int n_threads);
 /* Lower triangle of A (n, n) = d_i K_{rows i, rows j} d_j, from the symmetric K with leading dimension ldk. */
 void mercer_scaled_part(ptrdiff_t n, const double *K, ptrdiff_t ldk, const int *rows, const double *d, float *A,

@@ -44,7 +44,7 @@ static float pack_column(ptrdiff_t height, const float *column, int16_t *out)
 void mercer_coarse_pack(ptrdiff_t n, const float *L, ptrdiff_t ldl, int16_t *below, float *tiles, float *scale,
                         int n_threads)
 {
-#pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1 && n > TILE)
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads) if (n_threads > 1 && n > 1000)
     for (ptrdiff_t t = 0; t < (n + TILE - 1) / TILE; t++) {
         const Panel p = nth_panel(n, t);
         for (ptrdiff_t j = 0; j < p.size; j++) {

@@ -18,7 +18,7 @@ __all__ = [
     "symmetric_product",
 ]
 
-_PRODUCT_COLUMNS = 64
+_PRODUCT_COLUMNS = 12
 
 
 def cholesky(A, n_threads=None):
@@ -62,11 +62,10 @@ def symmetric_product(A, diagonal, V, n_threads=None):
     V = np.asfortranarray(V, dtype=A.dtype)
     out = np.empty(V.shape, A.dtype, order="F")
     diagonal = np.ascontiguousarray(diagonal, dtype=A.dtype)
-    with one_blas_thread():
-        # Partial sums take 16 times the memory of the columns at hand.
-        for start in range(0, V.shape[1], _PRODUCT_COLUMNS):
-            some = slice(start, start + _PRODUCT_COLUMNS)
-            _cholesky.symmetric_product(A, diagonal, V[:, some], out[:, some], count_threads(n_threads))
+    # Partial sums take 16 times the memory of the columns at hand.
+    for start in range(0, V.shape[1], _PRODUCT_COLUMNS):
+        some = slice(start, start + _PRODUCT_COLUMNS)
+        _cholesky.symmetric_product(A, diagonal, V[:, some], out[:, some], count_threads(n_threads))
     return out
 
 

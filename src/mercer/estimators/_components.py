@@ -61,7 +61,7 @@ class CentredGram:
             diagonal, self.means = self.gram.diag(), self.gram.dot(np.ones(n)) / n
         else:
             diagonal = self.K.diagonal().copy()
-            self.means = np.concatenate(rows.map(lambda part: self.K[part].sum(axis=1))) / n
+            self.means = np.concatenate(rows.map(lambda part: self.K[part].sum(axis=1), self.K.size)) / n
         if not np.isfinite(self.means).all():
             raise not_finite(int(np.argmin(np.isfinite(self.means))))
         largest = max(float(np.abs(diagonal).max()), float(np.abs(self.means).max()))
@@ -87,7 +87,7 @@ class CentredGram:
             K[part] += (self.mean - means[part])[:, None]
             K[part] /= self.scale
 
-        self.rows.map(centre)
+        self.rows.map(centre, self.K.size)
         self.K = None
         return K
 
