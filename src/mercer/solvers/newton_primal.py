@@ -28,7 +28,7 @@ __all__ = ["Primal", "cheap_in_features", "minimise_primal", "primal_pays"]
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Rows of K that a product or a QR factorisation takes up at a time; rows of F that one product is made for.
-_STRETCH, _BLOCK = 4096, 64
+_STRETCH, _BLOCK = 4096, 128
 #: A first α takes so many times less than K's trace has; then it falls tenfold, so many times at most, in as
 #: many steps as it takes for a gradient of this part.
 _GENTLE, _RUNGS, _ROUGHLY = 1e-2, 20, 0.1
@@ -45,7 +45,7 @@ _FLAT = 0.1
 #: A step's multiply-adds, those of C − 1 outputs in one, over those of a product with K up to which it is the
 #: cheaper one (4000 rows: rank 400 of one output, 200 of three); some more; most of a QR factorisation, where
 #: others fail.
-_CHEAP, _SMALL, _MOST = 40.0, 2e7, 1e9
+_CHEAP, _SMALL, _MOST = 40.0, 3e7, 1e9
 #: Of the tolerance, what rounding may take of P for others to reach it.
 _FAILS = 1e-2
 #: Of the tolerance, what rounding of K times −g/(2α) may take; of P, its own rounding.
@@ -169,6 +169,7 @@ def minimise_primal(problems, product, low_rank, start, tol, max_iter, tell, n_t
         rungs = [top / 10.0**k for k in range(count)]
     else:
         w, b = F @ start[0], start[1].reshape(1, n_outputs)
+    b = problems.centre((F.T @ w)[:, None], b)
     for rung in rungs:
         part = problems.take([0])
         part.alphas = np.array([rung])
@@ -177,6 +178,7 @@ def minimise_primal(problems, product, low_rank, start, tol, max_iter, tell, n_t
         w, b = steps.w, steps.b
     steps = _Steps(problems, F, w, b, threads)
     n_iter += steps.run(tol, max_iter - n_iter, lambda k: tell(n_iter + k, steps.gradient))
+    steps.centre()
     a, h, objective = steps.coefficients(product, low_rank.diagonal, tol)
     added = max(abs(objective - steps.objective) - _BLUR * abs(objective), 0.0)
     near = steps.decrement <= min(tol, _NEAR) * abs(steps.objective)
@@ -211,7 +213,6 @@ class _Steps:
     def run(self, tol, max_iter, tell=None):
         """Steps until the gradient is at most `tol`, or nothing is left but rounding; their number."""
         best, lowest, waited = np.inf, np.inf, 0
-        self._centre()
         for k in range(max_iter + 1):
             self._look()
             if tell is not None:
@@ -232,16 +233,15 @@ class _Steps:
             settled = waited and self.decrement <= _SETTLED * size
             if settled or waited >= _PATIENCE or not self.decrement < np.inf or k == max_iter:
                 break
-            self._step(-solve_triangular(R, z, check_finite=False).reshape(self.slopes.shape) @ self.B.T)
+            self._step(-solve_triangular(R, z, check_finite=False).reshape(self.slopes.shape).T @ self.B.T)
         if risen and lowest < np.inf:
             self.w, self.b = kept
-        self._centre()
-        self._look()
         return k
 
-    def _centre(self):
-        """Take the best b."""
+    def centre(self):
+        """Take the best b, and the figures there."""
         self.b = self.problems.centre((self.F.T @ self.w)[:, None], self.b)
+        self._look()
 
     def _look(self):
         """Take the figures where the steps are."""
@@ -254,19 +254,19 @@ class _Steps:
         self.gradient = max(away / size if size > 0 else 0.0, off / total if total > 0 else 0.0)
         self.bound = away**2 / (4 * self.alpha) + off * float(np.abs(self.b).max())
         self.objective = float(self.problems.costs(self.f)[0] + self.alpha * np.vdot(self.w, self.w))
-        self.slopes = np.concatenate([slope, sums]) @ self.B
+        self.slopes = np.ascontiguousarray((np.concatenate([slope, sums]) @ self.B).T)
 
     def _triangle(self):
-        """R, of the system's matrix RᵀR."""
+        """R, of the system's matrix RᵀR; what is below its diagonal is to be left unread."""
         curvature, F = self.problems.curvature(self.f), self.F
         S = curvature.matrices()[:, 0] if len(self.B) > 1 else curvature.diagonal[:, 0, :, None]
         S = np.einsum("ce,ick->iek", self.B, S)
         bent = np.abs(S).max(axis=(1, 2)) > 0
         if not bent.all():
             S, F = S[bent], F[:, bent]
-        ridge = np.full((len(F) + self.constants, S.shape[1]), 2 * self.alpha)
+        ridge = np.full((S.shape[1], len(F) + self.constants), 2 * self.alpha)
         # Rows that bend may be too few to tell b.
-        ridge[len(F) :] = _EPS * float(np.square(S).max(initial=0.0)) or 1.0
+        ridge[:, len(F) :] = _EPS * float(np.square(S).max(initial=0.0)) or 1.0
         R = _by_products(S, F, ridge, self.threads)
         return _by_reflections(S, F, ridge) if R is None else R
 
@@ -307,31 +307,37 @@ class _Steps:
 
 
 def _by_products(S, F, ridge, threads):
-    """The factor of ``Σᵢ [fᵢ, 1] [fᵢ, 1]ᵀ ⊗ Sᵢ Sᵢᵀ`` and the ridge, or None where it has too few digits."""
-    rank, n_outputs = len(F), ridge.shape[1]
+    """The factor of ``Σᵢ Sᵢ Sᵢᵀ ⊗ [fᵢ, 1] [fᵢ, 1]ᵀ`` and the ridge, or None where it has too few digits."""
+    (rank, n), n_outputs = F.shape, len(ridge)
     H = np.einsum("iek,ifk->efi", S, S)
-    M = np.zeros((*ridge.shape, *ridge.shape))
-    bounds = np.append(np.arange(0, rank, _BLOCK), rank)
+    M = np.zeros((*ridge.shape, *ridge.shape))  # of which only what is below the diagonal is read
 
-    def fill(start, stop):
-        for first in range(0, F.shape[1], _STRETCH):
+    def fill(e, f, start):
+        stop = min(start + _BLOCK, rank)
+        for first in range(0, n, _STRETCH):
             columns = slice(first, first + _STRETCH)
-            for e, f in np.ndindex(n_outputs, n_outputs):
-                part = F[start:stop, columns] * H[e, f, columns]
-                M[start:stop, e, :stop, f] += part @ F[:stop, columns].T
-                M[rank:, e, start:stop, f] += part.sum(axis=1)
+            part = F[start:stop, columns] * H[e, f, columns]
+            M[e, start:stop, f, :stop] += part @ F[:stop, columns].T
+            M[e, rank:, f, start:stop] += part.sum(axis=1)
 
+    pairs = [(e, f) for e in range(n_outputs) for f in range(e + 1)]
     # The longest ones first.
-    work = 0.5 * F.shape[1] * (rank * n_outputs) ** 2
-    in_threads([partial(fill, *each) for each in pairwise(bounds)][::-1], threads, work)
-    M[rank:, :, rank:] = H.sum(axis=2)[:, None]
+    tasks = [partial(fill, *pair, start) for start in range(0, rank, _BLOCK)[::-1] for pair in pairs]
+    in_threads(tasks, threads, 0.5 * len(pairs) * n * rank**2)
+    for e, f in pairs:
+        M[e, rank:, f, rank:] = H[e, f].sum()
+        if e > f:  # symmetric, and below the diagonal as a whole
+            M[e, :, f] = np.tril(M[e, :, f]) + np.tril(M[e, :, f], -1).T
     M = M.reshape(ridge.size, ridge.size)
     M.flat[:: len(M) + 1] += ridge.ravel()
     size = np.sqrt(M.diagonal())
-    R, info = lapack.dpotrf((M / size / size[:, None]).T, overwrite_a=1)
+    M /= size
+    M /= size[:, None]
+    R, info = lapack.dpotrf(M.T, overwrite_a=1, clean=0)
     if info or not R.diagonal().min() ** 2 >= _DIGITS:
         return None
-    return R * size
+    R *= size
+    return R
 
 
 def _by_reflections(S, F, ridge):
@@ -339,8 +345,8 @@ def _by_reflections(S, F, ridge):
     R, rank = np.diag(np.sqrt(ridge.ravel())), len(F)
     for start in range(0, len(S), _STRETCH):
         part = S[start : start + _STRETCH]
-        rows = np.ones((len(ridge), len(part)))
+        rows = np.ones((ridge.shape[1], len(part)))
         rows[:rank] = F[:, start : start + _STRETCH]
-        images = np.einsum("iek,ji->ikje", part, rows).reshape(-1, len(R))
-        R = np.triu(lapack.dgeqrf(np.asfortranarray(np.vstack([R, images])), overwrite_a=1)[0][: len(R)])
+        images = np.einsum("iek,ji->ikej", part, rows).reshape(-1, len(R))
+        R = lapack.dgeqrf(np.asfortranarray(np.vstack([np.triu(R), images])), overwrite_a=1)[0][: len(R)]
     return R
