@@ -585,6 +585,16 @@ def test_costs_are_those_of_fits(name, weighted, monkeypatch, rng):
         assert search.train_error_.shape == search.test_error_.shape == (3, 3)
 
 
+def test_a_target_that_has_no_weight_takes_no_digits_of_the_others(rng):
+    X = rng.normal(size=(40, 2))
+    y, weights = X[:, 0] + 0.1 * rng.normal(size=40), np.ones(40)
+    weights[3] = 0.0
+    search = PathCV(KernelRegressor("huber"), alphas=[0.1, 1.0], cv=KFold(4))
+    scores = splits_of(search.fit(X, y, sample_weight=weights))
+    y[3] = 1e18
+    np.testing.assert_allclose(splits_of(search.fit(X, y, sample_weight=weights)), scores, rtol=1e-12)
+
+
 def test_a_fold_without_a_class_is_fitted_by_itself():
     X, y = classes(3)
     cv = [(np.flatnonzero(y != "cow"), np.arange(6)), (np.arange(60), np.arange(60, 90))]

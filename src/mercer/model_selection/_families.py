@@ -307,8 +307,8 @@ class RegressorFamily(_NewtonFamily):
                 continue  # the fit by itself says why
             if weights.any():
                 found.append(_Fold(fold, train, test, weights))
-        if self.estimator.fit_intercept:
-            self.constant = constant_of(self.loss, self.y, None)
+        if self.estimator.fit_intercept and found:
+            self.constant = constant_of(self.loss, self.y, sum(one.weights for one in found))
             self.y -= self.constant
         return found
 

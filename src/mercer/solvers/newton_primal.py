@@ -16,7 +16,6 @@ large Hessians it comes from a QR factorisation of what they are products of.
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import lapack, lstsq, solve_triangular

@@ -76,7 +76,7 @@ class _Cost:
         self.product, self.loss, self.y, self.alpha = product, loss, y, alpha
         self.weights, self.fit_intercept, self.coordinates = weights, fit_intercept, _Coordinates(low_rank)
         self.shape, self.diagonal = (len(y), n_outputs), low_rank.diagonal
-        self.sizes = np.sqrt(self.diagonal)
+        self.sizes, self.left = np.sqrt(self.diagonal), low_rank.trace / len(y)
         one = np.array([alpha])
         self.problems = Problems(loss, y[:, None], weights[:, None], one, fit_intercept, n_outputs)
         self.seen, self.rest = None, 0.0
@@ -194,18 +194,31 @@ def lbfgs(
     dict
         a, b, objective, gap, gradient, n_iter, converged.
     """
-    n_outputs = n_classes if loss.vector else 1
     weights = np.ones(len(y)) if weights is None else weights
+    n_outputs = n_classes if loss.vector else 1
     cost = _Cost(product, loss, y, alpha, weights, fit_intercept, low_rank, n_outputs)
-    x = np.zeros(len(y) * n_outputs + (n_outputs if fit_intercept else 0))
+    limit = 10000 if max_iter is None else max_iter
+    found = _from(cost, start, tol, limit, on_step, 0)
+    if start is None or found["converged"] or found["n_iter"] >= limit:
+        return found
+    # A line search may find no digits left where values begin small, and many from afar.
+    cold = _from(cost, None, tol, limit, on_step, found["n_iter"])
+    better = cold if cold["converged"] or cold["gap"] < found["gap"] else found
+    return better | {"n_iter": cold["n_iter"]}
+
+
+def _from(cost, start, tol, limit, on_step, count):
+    """What is found from a start, `count` steps having been made before."""
+    loss, (n, n_outputs) = cost.loss, cost.shape
+    cost.seen, cost.rest = None, 0.0
+    x = np.zeros(n * n_outputs + (n_outputs if cost.fit_intercept else 0))
     if start is not None:
         a, b = (np.asarray(part, dtype=np.float64) for part in start)
-        x[: a.size] = cost.coordinates.back(a.reshape(len(y), n_outputs)).ravel()
-        if fit_intercept:
+        x[: a.size] = cost.coordinates.back(a.reshape(cost.shape)).ravel()
+        if cost.fit_intercept:
             x[a.size :] = b.ravel()
-    limit, count = 10000 if max_iter is None else max_iter, 0
     # What an earlier fit left where this K is 0 would stay, and be rounding of K a.
-    settles = start is not None and low_rank.trace / len(y) <= cost.coordinates.delta / 2
+    settles = start is not None and cost.left <= cost.coordinates.delta / 2
 
     def callback(intermediate_result):
         nonlocal count
@@ -244,7 +257,7 @@ def lbfgs(
     # Rounding may keep the gradient of a badly conditioned problem above any tolerance.
     near = seen["gradient"] <= tol or seen["gap"] <= tol * abs(seen["objective"])
     converged = bounded and near and np.isfinite(seen["objective"])
-    if loss.vector and fit_intercept:
+    if loss.vector and cost.fit_intercept:
         seen["b"] = seen["b"] - seen["b"].mean()
     if not loss.vector:
         seen["a"], seen["b"] = seen["a"][:, 0], seen["b"][0]
