@@ -5,18 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from mercer import _arrays
-from mercer._arrays import (
-    available_memory,
-    check_output,
-    check_samples,
-    check_targets,
-    check_weights,
-    common,
-    plain,
-    plain_hooks,
-    readable_size,
-)
+from mercer._arrays import check_samples, check_targets, check_weights, common, plain, plain_hooks
 
 FLOATS = [np.float32, np.float64]
 
@@ -248,24 +237,6 @@ class TestWeights:
     def test_bad_ones(self, weights, message):
         with pytest.raises(ValueError, match=message):
             check_weights(weights, 2)
-
-
-class TestMemory:
-    def test_what_is_available_is_positive_and_finite(self):
-        assert 2**20 < available_memory() < 2**63
-
-    def test_too_large_a_matrix_names_its_size_and_the_operator(self):
-        with pytest.raises(ValueError, match=r"10000000 x 10000000 .* needs 800 TB.*k\.gram\(X, Z\)"):
-            check_output(10**7, 10**7, np.float64)
-        check_output(10, 10, np.float64)
-
-    def test_a_cgroup_limit_counts(self, monkeypatch):
-        monkeypatch.setattr(_arrays, "_cgroup_free", lambda: 1000)
-        assert available_memory() == 1000
-
-    def test_sizes_are_readable(self):
-        sizes = [readable_size(n) for n in (12, 3.2e9, 1.5e6, 8e14)]
-        assert sizes == ["12 bytes", "3.2 GB", "1.5 MB", "800 TB"]
 
 
 def test_plain_asks_the_hooks():

@@ -24,7 +24,14 @@ SOURCE = ROOT / "src" / "mercer"
 # A package stands for all of its modules that have no line of their own.
 ORDER = [
     ["mercer"],
-    ["mercer._threads", "mercer._arrays", "mercer._progress", "mercer._warnings", "mercer._build"],
+    [
+        "mercer._threads",
+        "mercer._arrays",
+        "mercer._memory",
+        "mercer._progress",
+        "mercer._warnings",
+        "mercer._build",
+    ],
     ["mercer.kernels.program"],
     ["mercer._native"],
     ["mercer.kernels"],

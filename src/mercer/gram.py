@@ -7,7 +7,8 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from . import _native
-from ._arrays import check_out, check_output, is_traced, trace_hooks
+from ._arrays import check_out, is_traced, trace_hooks
+from ._memory import check_output
 
 __all__ = ["Gram"]
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mercer._arrays import check_output
+from mercer._memory import check_output
 from mercer.gram import Gram
 from mercer.kernels import derivatives
 from mercer.kernels.bilinear import diag_second_push, second_pushforward

@@ -5,7 +5,7 @@ Place on the way: ``solvers.crammer_singer`` → **all at once** → ``svm``.
 
 import numpy as np
 
-from .._arrays import available_memory
+from .._memory import available_memory
 from ..gram import Gram
 from ..kernels.prepared import take_rows
 from ..solvers.crammer_singer import crammer_singer

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from .._arrays import check_output
+from .._memory import check_output
 from .._threads import one_blas_thread
 from ..gram import Gram
 from ..kernels.dot_product import Linear

@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
-from .._arrays import as_double, check_output, check_samples
+from .._arrays import as_double, check_samples
+from .._memory import check_output
 from .._progress import progress
 from .._threads import n_threads, one_blas_thread
 from ..gram import Gram

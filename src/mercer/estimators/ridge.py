@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from .._arrays import as_double, check_output, check_targets, check_weights, copied
+from .._arrays import as_double, check_targets, check_weights, copied
+from .._memory import check_output
 from .._progress import progress
 from .._threads import n_threads, one_blas_thread
 from ..gram import Gram

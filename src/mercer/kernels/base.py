@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .. import _native
-from .._arrays import check_out, check_output, check_samples, is_traced, plain, refuse_traced, trace_hooks
+from .._arrays import check_out, check_samples, is_traced, plain, refuse_traced, trace_hooks
+from .._memory import check_output
 from .algebra import Algebra
 from .differentiable import Differentiable
 from .prepared import Prepared, paired, typed_diagonal, width

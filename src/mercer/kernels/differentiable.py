@@ -5,7 +5,8 @@ Place on the way: ``derivatives`` → **differentiable** → ``base.Kernel``.
 
 import numpy as np
 
-from .._arrays import check_output, plain
+from .._arrays import plain
+from .._memory import check_output
 from . import derivatives
 from .bilinear import second_pushforward
 from .prepared import dtype_of, n_rows, width

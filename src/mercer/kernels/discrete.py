@@ -13,7 +13,8 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from .._arrays import available_memory, check_samples, plain, readable_size
+from .._arrays import check_samples, plain
+from .._memory import available_memory, readable_size
 from .blocks import BlockKernel, BlockSource, EncodedKernel
 from .kmers import count_kmers, indicators
 from .precomputed import FunctionKernel, Precomputed

@@ -11,7 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._arrays import plain, readable_size
+from .._arrays import plain
+from .._memory import readable_size
 from .base import Kernel
 from .program import Leaf, LeafKind, Monomial, Opcode, Weight
 from .rows import Norm

@@ -12,7 +12,7 @@ from math import comb
 import numpy as np
 from scipy import sparse
 
-from .._arrays import available_memory, readable_size
+from .._memory import available_memory, readable_size
 
 __all__ = ["count_kmers", "indicators"]
 

@@ -7,7 +7,8 @@ import numpy as np
 from scipy import sparse
 
 from .. import _native
-from .._arrays import available_memory, common, readable_size
+from .._arrays import common
+from .._memory import available_memory, readable_size
 from . import pairs
 from .program import LeafKind, Side
 

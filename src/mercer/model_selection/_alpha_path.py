@@ -18,7 +18,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
 from .. import _native
-from .._arrays import available_memory
+from .._memory import available_memory
 from .._threads import one_blas_thread
 from ..estimators._base import same_parameters
 from ..kernels.precomputed import Precomputed

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import _safe_split
 
-from .._arrays import available_memory
+from .._memory import available_memory
 from .._native import matrix_entries
 from .._threads import one_blas_thread
 from ..estimators._base import same_parameters

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._arrays import available_memory
+from .._memory import available_memory
 from .._threads import one_blas_thread
 from .crammer_singer_block import Block, free_variables, violation_of
 from .outcome import not_finite, warn_unconverged

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from .. import _native
-from .._arrays import available_memory
+from .._memory import available_memory
 from .._threads import n_threads as count_threads
 from ..kernels.precomputed import Precomputed
 from ..kernels.prepared import cast_side, sides, single_side, take_rows

@@ -17,7 +17,8 @@ from functools import partial
 import numpy as np
 
 from .. import _native
-from .._arrays import check_output, row_strips
+from .._arrays import row_strips
+from .._memory import check_output
 from ..kernels.prepared import cast_side, sides, single_side, take_rows
 from ..kernels.program import LeafKind
 from .faces import KernelRows, Rows

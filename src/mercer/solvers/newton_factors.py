@@ -5,7 +5,7 @@ Place on the way: ``newton_coupled`` → **newton_factors** → ``newton``.
 
 import numpy as np
 
-from .._arrays import available_memory
+from .._memory import available_memory
 from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .held_matrix import WHOLE_UP_TO, each_block

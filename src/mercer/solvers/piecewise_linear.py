@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from scipy.linalg import lapack
 
-from .._arrays import check_output
+from .._memory import check_output
 from .._threads import n_threads as count_threads
 from ..gram import Gram
 from ..kernels.precomputed import Precomputed
