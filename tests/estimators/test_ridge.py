@@ -1,10 +1,12 @@
 """KernelRidge: its cost, scikit-learn's conventions, kernels in searches, weights, and bad input."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.linalg import LinAlgWarning
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.gaussian_process.kernels import RBF as GaussianProcessRBF
@@ -377,6 +379,21 @@ class TestConduct:
         assert not model.converged_
         assert model.n_iter_ == 2
         assert model.residual_ > 1e-10
+
+    def test_what_rounding_leaves_is_said(self, rng):
+        X = rng.normal(size=(200, 2))
+        y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=200)
+        with pytest.warns(LinAlgWarning, match=r"a residual of .*; raise alpha, .* 1\.0e-12") as caught:
+            model = KernelRidge(1e-12, kernel="rbf", gamma=0.1).fit(X, y)
+        assert caught[0].filename == __file__
+        assert model.residual_ > 1e-4
+        assert KernelRidge(1e-8, kernel="rbf", gamma=0.1).fit(X, y).residual_ < 1e-6
+        with warnings.catch_warnings():  # as an error it leaves the fit that there was
+            warnings.simplefilter("error")
+            kept = model.dual_coef_
+            with pytest.raises(LinAlgWarning):
+                model.fit(X, y + 1)
+        assert model.dual_coef_ is kept
 
     def test_verbose_shows_the_residual(self, data, capsys):
         X, y, _ = data

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import LinAlgWarning
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from .._arrays import as_double, check_targets, check_weights, copied
 from .._memory import check_output
 from .._progress import progress
 from .._threads import n_threads, one_blas_thread
+from .._warnings import warn
 from ..gram import Gram
 from ..kernels.precomputed import Precomputed
 from ..solvers import NotPositiveDefinite
@@ -27,6 +29,8 @@ _SOLVERS = ("auto", "cholesky", "cg")
 #: From so many rows on "cg" multiplies by a float32 matrix, and by the float64 one for the residuals of each
 #: round.
 _SINGLE_FROM = 2000
+#: Residual from where on rounding is worth a warning.
+_POOR = 1e-4
 
 
 class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
@@ -100,7 +104,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         Products with the kernel matrix; 1 for "cholesky".
     converged_ : bool
         Of "cg" whether `tol` was reached. "cholesky" has no tolerance: what `residual_` tells is rounding, by
-        a kernel matrix that α leaves next to singular.
+        a kernel matrix that α leaves next to singular; from 1e-4 on `fit` warns of it.
     residual_ : float
         The relative residual at the end, the largest over the targets.
     solver_used_ : str
@@ -201,6 +205,13 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
             For bad input, before any work, with argument, place and remedy.
         NotPositiveDefinite
             See above.
+
+        Warns
+        -----
+        ConvergenceWarning
+            Of "cg" if `tol` was not reached.
+        LinAlgWarning
+            SciPy's, if rounding leaves a residual of more than 1e-4 to "cholesky".
         """
         self._check_parameters()
         X, names = self._training_samples(X)
@@ -260,7 +271,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
         if solver == "cholesky":
             K = problem.matrix(self.n_jobs)
             try:
-                return ridge_cholesky(
+                outcome = ridge_cholesky(
                     K,
                     problem.Y,
                     problem.alphas,
@@ -273,6 +284,13 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, KernelEstimator):
                     raise
                 row = problem.kept[error.pivot]  # in the caller's numbering
                 raise NotPositiveDefinite(row, error.value, error.remedy) from None
+            if not outcome.residual <= _POOR:
+                warn(
+                    "K + alpha I is next to singular: of the targets rounding leaves a residual of "
+                    f"{outcome.residual:.1e}; raise alpha, the least of which is {np.min(self.alpha):.1e}",
+                    LinAlgWarning,
+                )
+            return outcome
         limit = 1000 if self.max_iter is None else self.max_iter
         rank = self.precond_rank
         if rank is None:
