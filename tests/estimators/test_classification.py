@@ -595,6 +595,19 @@ class TestConduct:
             np.testing.assert_array_equal(fits[0].dual_coef_, other.dual_coef_)
             np.testing.assert_array_equal(fits[0].intercept_, other.intercept_)
 
+    @pytest.mark.parametrize("unit", [1e-60, 1e45])
+    @every_classifier
+    def test_a_kernels_unit_is_that_of_alpha(self, classifier, unit, rng):
+        X = rng.normal(size=(560, 4))
+        y = np.digitize(X[:, 0] + rng.normal(size=560), [-1, 1])
+        plain, other = (
+            fresh(classifier, alpha=0.1 * c, kernel=c * RBF(gamma=0.3), random_state=0).fit(X, y)
+            for c in (1.0, unit)
+        )
+        assert other.converged_
+        np.testing.assert_allclose(other.objective_, plain.objective_, rtol=1e-8)
+        np.testing.assert_allclose(other.decision_function(X), plain.decision_function(X), atol=1e-5)
+
     @every_classifier
     def test_pickles_clones_and_searches(self, classifier, data):
         X, y, Z = data

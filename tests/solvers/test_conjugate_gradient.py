@@ -107,7 +107,8 @@ class TestPivotedCholesky:
         np.testing.assert_allclose(low_rank.left(rank), left, rtol=0, atol=rounding)
         assert low_rank.mean_left(rank) == pytest.approx(left.mean(), abs=1e-12)
         np.testing.assert_allclose(low_rank.diagonal, 1.0, rtol=0, atol=rounding)
-        np.testing.assert_array_equal(low_rank.single, low_rank.F.astype(np.float32))
+        assert 0.25 <= low_rank.unit <= 1.0
+        np.testing.assert_array_equal(low_rank.single * low_rank.unit, low_rank.F.astype(np.float32))
 
     def test_without_a_remainder_that_is_known_each_entry_is_its_mean(self, K):
         low_rank = replace(self.grow(K, 10), remainder=None)

@@ -78,7 +78,8 @@ class HeldMatrix:
 
         def fill(start, stop):
             spanned = F[:, start:stop].T @ F
-            np.subtract(self.K[start:stop], spanned, out=remainder[start:stop], casting="same_kind")
+            with np.errstate(over="ignore", invalid="ignore"):  # beyond float32 there is no remainder
+                np.subtract(self.K[start:stop], spanned, out=remainder[start:stop], casting="same_kind")
             finite[start:stop] = np.isfinite(remainder[start:stop]).all(axis=1)
 
         each_block(fill, bounds, self.threads, float(remainder.size) * len(F))

@@ -16,7 +16,7 @@ from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .held_matrix import each_block
 from .newton_parts import factor_of_part, make_each
-from .newton_system import LEADING, scaled_residuals
+from .newton_system import Norms, scaled_residuals
 
 __all__ = ["CoupledFactors", "Directions"]
 
@@ -108,8 +108,7 @@ class CoupledFactors:
 
     def __init__(self, low_rank, curvature, alphas, K, directions, n_threads=None):
         self.threads = count_threads(n_threads)
-        self.F = low_rank.single[:LEADING]
-        self.left = low_rank.mean_left(len(self.F))
+        self.norms = Norms(low_rank)
         self.shift, self.diagonal, self.cost = 2 * alphas, K.diagonal()[:, None], directions.cost
         self.U, self.made_at = directions.U, self._added(directions.bend)
         self.parts = [None] * len(alphas)
@@ -152,7 +151,7 @@ class CoupledFactors:
     def apply(self, curvature, R, problems):
         """Apply to (n, len(problems), C); and what S R has in K's norm, squared, by problem."""
         n, q, _ = R.shape
-        V, scale, size = scaled_residuals(curvature, R, self.F, self.left)
+        V, scale, size = scaled_residuals(curvature, R, self.norms)
         Q, rows_scale = self.Q, self.scale
         if q < Q.shape[2]:
             Q, rows_scale = Q[:, :, problems], rows_scale[:, :, problems]

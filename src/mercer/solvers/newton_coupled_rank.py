@@ -10,7 +10,7 @@ from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
 from .held_matrix import each_block
 from .newton_parts import make_each
-from .newton_system import LEADING, Following, columns_of, laid_out, scaled_residuals
+from .newton_system import Following, Norms, columns_of, laid_out, scaled_residuals
 
 __all__ = ["CoupledRank", "rank_that_pays"]
 
@@ -97,16 +97,15 @@ class CoupledRank(Following):
     def __init__(self, low_rank, curvature, alphas, diagonal, rank, cost, n_threads=None):
         super().__init__(curvature, alphas, diagonal)
         self.threads, self.cost = count_threads(n_threads), cost
-        self.leading = low_rank.single[:LEADING]
-        self.left = low_rank.mean_left(len(self.leading))
+        self.norms = Norms(low_rank)
         S = _of_contrasts(curvature.matrices() / np.sqrt(2 * alphas)[:, None, None])
         H = np.einsum("iqcd,iqed->iqce", S, S)
         spanned = low_rank.diagonal - low_rank.left(rank)
         single = float(np.max(spanned @ np.einsum("iqcc->iq", H), initial=0.0)) <= _SINGLE_UP_TO
         self.dtype = np.dtype(np.float32 if single else np.float64)
-        self.F = low_rank.single[:rank] if single else low_rank.F[:rank].astype(np.float64, copy=False)
-        self.S = S.astype(self.dtype)
-        self.factors, self.made = self._factors(H.astype(self.dtype))
+        F, unit = (low_rank.single, low_rank.unit) if single else (low_rank.F, 1.0)
+        self.F, self.S = F[:rank].astype(self.dtype, copy=False), (unit * S).astype(self.dtype)
+        self.factors, self.made = self._factors((unit**2 * H).astype(self.dtype))
 
     def _factors(self, H):
         """Cholesky factors of ``Σᵢ (fᵢ fᵢᵀ) ⊗ Hᵢ + I`` by problem, and whether there are all."""
@@ -118,7 +117,7 @@ class CoupledRank(Following):
             k, c = divmod(index, n_outputs)
             rows = np.flatnonzero(strength[:, k])  # a fold's own
             F, weights = self.F[:, rows], H[rows, k, c:, c].T
-            below = (weights[:, None] * F).reshape(-1, len(rows)) @ F.T
+            below = (weights[:, None] * F).reshape(len(weights) * rank, len(rows)) @ F.T
             systems[k][c * rank :, c * rank : (c + 1) * rank] = below
 
         status = np.ones(q, int)
@@ -148,7 +147,7 @@ class CoupledRank(Following):
     def apply(self, curvature, R, problems):
         """Apply to (n, len(problems), C); and what S R has in K's norm, squared, by problem."""
         n, q, n_outputs = R.shape
-        V, scale, size = scaled_residuals(curvature, R, self.leading, self.left)
+        V, scale, size = scaled_residuals(curvature, R, self.norms)
         S = self.S if q == self.S.shape[1] else self.S[:, problems]
         columns = columns_of(problems, n_outputs)
         rows_scale = self.scale[:, columns].reshape(V.shape)

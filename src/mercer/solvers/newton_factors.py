@@ -13,12 +13,11 @@ from .newton_coupled import CoupledFactors, Directions
 from .newton_coupled_rank import CoupledRank, rank_that_pays
 from .newton_parts import factor_of_part, make_each
 from .newton_system import (
-    LEADING,
     Following,
+    Norms,
     Preconditioner,
     columns_of,
     power_of_two,
-    squared_norms,
 )
 
 __all__ = ["Factors", "preconditioner"]
@@ -167,8 +166,7 @@ class Factors(Following):
         super().__init__(curvature, alphas, K.diagonal())
         n, self.dtype = len(K), dtype
         self.threads = count_threads(n_threads)
-        self.F = low_rank.single[:LEADING]
-        self.left = low_rank.mean_left(len(self.F))
+        self.norms = Norms(low_rank)
         self.cost = sum(float(len(each)) ** 3 for each in rows) / (len(rows) * _FASTER * n**2)
         self.parts = [None] * len(rows)
 
@@ -193,7 +191,7 @@ class Factors(Following):
         V = R.reshape(n, -1)
         scale = power_of_two(np.abs(V).max(axis=0))  # residuals shrink below what float32 can hold
         V = V / scale
-        size = squared_norms(self.F, self.left, (self.D[:, columns] * V).astype(np.float32)) * scale**2
+        size = self.norms.squares((self.D[:, columns] * V).astype(np.float32)) * scale**2
         out, rows_scale = V / self.rest[:, columns], self.scale[:, columns]
         V = V / rows_scale
         inner = 1 if len(columns) > 1 else self.threads

@@ -18,9 +18,9 @@ from .._threads import n_threads as count_threads
 from .held_matrix import WHOLE_UP_TO, each_block
 
 __all__ = [
-    "LEADING",
     "Curvature",
     "Following",
+    "Norms",
     "Preconditioner",
     "by_problem",
     "columns_of",
@@ -28,7 +28,6 @@ __all__ = [
     "laid_out",
     "power_of_two",
     "solve_newton_system",
-    "squared_norms",
 ]
 
 #: Multiply-adds of forming an r×r matrix that take as long as one of a product with K, which waits for
@@ -40,7 +39,7 @@ _SINGLE_UP_TO = 1e4
 #: independent, dependent ones make steps of the noise.
 _DEPENDENT = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 #: So many rows of F tell the norms of residuals.
-LEADING = 128
+_LEADING = 128
 
 
 def laid_out(A):
@@ -179,7 +178,7 @@ class Preconditioner(Following):
 
     R is the diagonal of what F leaves: a kernel of short reach leaves little else, and on spam steps of
     conjugate gradients are as few as without R at twice the rank (500, α = 0.02). It scales rows by
-    W / D = 1 / √(1 + R D² / 2α).
+    √2α W / D = 1 / √(1 + R D² / 2α).
 
     Parameters
     ----------
@@ -197,11 +196,13 @@ class Preconditioner(Following):
         n, columns = self.D.shape
         self._dear = _products_cost(columns)
         rank, D, root = _posed(low_rank, curvature, alphas, self._dear)
-        self.left = low_rank.mean_left(min(rank, LEADING))
+        self.norms = Norms(low_rank)
         single = n > WHOLE_UP_TO and _trace(low_rank, rank, D / root, self.shift) <= _SINGLE_UP_TO
         self.dtype = np.dtype(np.float32 if single else np.float64)
-        self.F = low_rank.single[:rank] if single else low_rank.F[:rank].astype(np.float64, copy=False)
-        self.root, self.W = (each.astype(self.dtype) for each in (root, D / root))
+        self.F, unit = (low_rank.single, low_rank.unit) if single else (low_rank.F, 1.0)
+        self.F = self.F[:rank].astype(self.dtype, copy=False)
+        W = D / root * (unit / np.sqrt(self.shift))
+        self.root, self.W = root.astype(self.dtype), W.astype(self.dtype)
         self.inverse = np.empty((columns, rank, rank), self.dtype)
         if rank:
             work = 0.5 * columns * n * rank**2
@@ -231,7 +232,7 @@ class Preconditioner(Following):
         return other
 
     def _invert(self, column):
-        """(F W² Fᵀ + 2α I)⁻¹ of one column."""
+        """(F W² Fᵀ + I)⁻¹ of one column."""
         G = self.F * self.W[:, column]
         syrk = blas.ssyrk if self.dtype == np.float32 else blas.dsyrk
         inner = syrk(1.0, G.T, trans=1, lower=1).astype(np.float64)
@@ -239,7 +240,7 @@ class Preconditioner(Following):
         rounding = np.finfo(self.dtype).eps * float(diagonal.sum())
         for extra in (0.0, 1e-2, 1.0, 1e2, 1e6):
             A = inner.copy(order="F")
-            A.flat[:: len(A) + 1] = diagonal + (self.shift[column] + extra * rounding)
+            A.flat[:: len(A) + 1] = diagonal + (1.0 + extra * rounding)
             L, info = lapack.dpotrf(A, lower=1, overwrite_a=1)
             if info == 0:
                 break
@@ -258,8 +259,7 @@ class Preconditioner(Following):
         rows_scale, root, W, inverse = self.scale[:, columns], self.root, self.W, self.inverse
         if len(columns) < root.shape[1]:
             root, W, inverse = root[:, columns], W[:, columns], inverse[columns]
-        DV = (self.D[:, columns] * V).astype(self.dtype)
-        size = squared_norms(self.F[:LEADING], self.left, DV) * scale**2
+        size = self.norms.squares((self.D[:, columns] * V).astype(np.float32, copy=False)) * scale**2
         root = (root * rows_scale).astype(self.dtype)
         V = V / root
         inner = np.ascontiguousarray((self.F @ (W * V)).T)
@@ -278,20 +278,33 @@ def power_of_two(size):
     return np.ldexp(1.0, np.frexp(size)[1] - 1)
 
 
-def squared_norms(F, left, V):
-    """Squares by column in the norm of ``Fᵀ F`` and so much on its diagonal."""
-    inner = F @ V
-    size = np.einsum("ij,ij->j", inner, inner) + left * np.einsum("ij,ij->j", V, V)
-    return size.astype(np.float64)
+class Norms:
+    """Tells norms in K's: by some rows of F, and the mean of what they leave.
+
+    Parameters
+    ----------
+    low_rank : LowRank
+        Of K.
+    """
+
+    def __init__(self, low_rank):
+        self.F, self.size = low_rank.single[:_LEADING], low_rank.unit**2
+        self.left = low_rank.mean_left(len(self.F)) / self.size
+
+    def squares(self, V):
+        """The squared norms of the columns of V, which is float32."""
+        inner = self.F @ V
+        parts = np.einsum("ij,ij->j", inner, inner) + self.left * np.einsum("ij,ij->j", V, V)
+        return self.size * parts.astype(np.float64)
 
 
-def scaled_residuals(curvature, R, F, left):
+def scaled_residuals(curvature, R, norms):
     """R (n, q, C) over powers of two by problem, these, and the squares of S R in K's norm by problem."""
     n, q, n_outputs = R.shape
     scale = power_of_two(np.abs(R).max(axis=(0, 2)))  # residuals shrink below what float32 can hold
     V = R / scale[:, None]
     SV = curvature.forward(V).reshape(n, -1).astype(np.float32)
-    return V, scale, squared_norms(F, left, SV).reshape(q, n_outputs).sum(axis=1) * scale**2
+    return V, scale, norms.squares(SV).reshape(q, n_outputs).sum(axis=1) * scale**2
 
 
 def columns_of(problems, n_outputs):

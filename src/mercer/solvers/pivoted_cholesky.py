@@ -53,9 +53,15 @@ class LowRank:
         return self.trace <= _COMPLETE * float(self._squares.sum())
 
     @cached_property
+    def unit(self):
+        """A power of two near the root of K's largest diagonal entry."""
+        size = np.sqrt(self.diagonal.max(initial=0.0))
+        return float(np.ldexp(1.0, np.frexp(size)[1] - 1)) if 0 < size < np.inf else 1.0
+
+    @cached_property
     def single(self):
-        """F in float32."""
-        return self.F.astype(np.float32, copy=False)
+        """F over `unit`, in float32: K may be beyond its range."""
+        return (self.F / self.unit).astype(np.float32)
 
     @property
     def diagonal(self):
