@@ -573,19 +573,6 @@ class TestConduct:
         assert model.objective_ == pytest.approx(minimum, rel=1e-11)
 
     @every_classifier
-    def test_lbfgs_from_a_start_of_few_digits_begins_anew(self, classifier):
-        rng = np.random.default_rng(4)
-        X = 100 * rng.normal(size=(80, 2))
-        y = (X[:, 0] + 100 * rng.normal(size=80) > 0).astype(int)
-        options = {"kernel": "linear", "solver": "lbfgs", "max_iter": 1000}
-        model = fresh(classifier, alpha=1e-3, warm_start=True, **options).fit(X, y)
-        model.set_params(alpha=1e-7).fit(X, y)
-        minimum = fresh(classifier, alpha=1e-7, **options).fit(X, y)
-        assert minimum.converged_
-        assert model.converged_
-        assert model.objective_ == pytest.approx(minimum.objective_, rel=1e-4)
-
-    @every_classifier
     def test_bits_do_not_depend_on_the_number_of_threads(self, classifier, rng):
         X = rng.normal(size=(560, 4))
         y = np.digitize(X[:, 0] + rng.normal(size=560), [-1, 1])

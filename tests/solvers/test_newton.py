@@ -16,7 +16,7 @@ from mercer.losses import (
     SquaredMargin,
 )
 from mercer.solvers import newton as newton_module
-from mercer.solvers import newton_system
+from mercer.solvers import newton_system, quasi_newton
 from mercer.solvers.held_matrix import HeldMatrix
 from mercer.solvers.newton import newton
 from mercer.solvers.newton_system import Curvature, Preconditioner, solve_newton_system
@@ -206,6 +206,25 @@ class TestTheMinimum:
         for other in results[1:]:
             np.testing.assert_array_equal(results[0].a, other.a)
             np.testing.assert_array_equal(results[0].f, other.f)
+
+
+def test_lbfgs_begins_anew_where_a_start_leads_nowhere(rng, monkeypatch):
+    K, y, calls = RBF(gamma=0.3)(rng.normal(size=(40, 2))), rng.choice([-1.0, 1.0], 40), []
+    options = {"low_rank": low_rank_of(K), "tol": 1e-6}
+    minimum = lbfgs(K.dot, Logistic(), y, 0.1, **options)
+
+    def reluctant(*args, **kwargs):
+        """A line search without a step, as where values have no digits left, and then SciPy's."""
+        calls.append(args[1])
+        if len(calls) > quasi_newton._STARTS:
+            minimize(*args, **kwargs)
+
+    monkeypatch.setattr(quasi_newton, "minimize", reluctant)
+    found = lbfgs(K.dot, Logistic(), y, 0.1, start=(rng.normal(size=40), 1.0), **options)
+    assert found["converged"]
+    assert found["objective"] == pytest.approx(minimum["objective"], rel=1e-9)
+    assert calls[0].any()
+    assert not calls[quasi_newton._STARTS][:40].any()
 
 
 @every_loss
