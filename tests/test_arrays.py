@@ -5,7 +5,16 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from mercer._arrays import check_samples, check_targets, check_weights, common, plain, plain_hooks
+from mercer._arrays import (
+    check_samples,
+    check_targets,
+    check_weights,
+    column_scales,
+    common,
+    plain,
+    plain_hooks,
+    power_of_two,
+)
 
 FLOATS = [np.float32, np.float64]
 
@@ -237,6 +246,15 @@ class TestWeights:
     def test_bad_ones(self, weights, message):
         with pytest.raises(ValueError, match=message):
             check_weights(weights, 2)
+
+
+def test_powers_of_two_next_to_sizes():
+    sizes = np.array([1.0, 1.5, 2.0, 0.7, 3e300, 5e-324, 0.0, np.inf, np.nan])
+    expected = [1.0, 1.0, 2.0, 0.5, 2.0**998, 2.0**-1074, 1.0, 1.0, 1.0]
+    np.testing.assert_array_equal(power_of_two(sizes), expected)
+    assert power_of_two(6.0) == 4.0
+    V = np.array([[0.0, -6.0, 1.0], [0.0, 5.0, np.inf]])
+    np.testing.assert_array_equal(column_scales(V), [1.0, 4.0, 1.0])
 
 
 def test_plain_asks_the_hooks():

@@ -19,6 +19,7 @@ __all__ = [
     "is_traced",
     "plain",
     "plain_hooks",
+    "power_of_two",
     "refuse_traced",
     "row_strips",
     "trace_hooks",
@@ -392,6 +393,23 @@ def common(X, Z):
     return X.astype(np.float64, copy=False), Z.astype(np.float64, copy=False)
 
 
+def power_of_two(size):
+    """One next to each size, so that scaling by it does not round; 1 for 0 and what is not finite.
+
+    Parameters
+    ----------
+    size : float or ndarray
+        Not negative.
+
+    Returns
+    -------
+    float or ndarray
+        Above half of the size, and no more than it.
+    """
+    usable = np.isfinite(size) & (size > 0)
+    return np.ldexp(1.0, np.frexp(np.where(usable, size, 1.0))[1] - 1)
+
+
 def column_scales(V):
     """Powers of two that divide columns into numbers up to 2, without rounding.
 
@@ -405,9 +423,7 @@ def column_scales(V):
     ndarray of shape (p,)
         1 for a column of zeros, or one that is not finite.
     """
-    largest = np.max(np.abs(V), axis=0)
-    usable = np.isfinite(largest) & (largest > 0)
-    return np.ldexp(1.0, np.frexp(np.where(usable, largest, 1.0))[1] - 1)
+    return power_of_two(np.max(np.abs(V), axis=0))
 
 
 # ---------------------------------------------------------------- targets and weights

@@ -595,6 +595,19 @@ class TestConduct:
         np.testing.assert_allclose(other.objective_, plain.objective_, rtol=1e-8)
         np.testing.assert_allclose(other.decision_function(X), plain.decision_function(X), atol=1e-5)
 
+    @pytest.mark.parametrize("unit", [1e-70, 1e70])
+    @every_classifier
+    def test_a_weights_unit_is_that_of_alpha(self, classifier, unit, rng):
+        X = rng.normal(size=(560, 4))
+        y = np.digitize(X[:, 0] + 0.5 * rng.normal(size=560), [-0.7, 0.7])
+        plain, other = (
+            fresh(classifier, alpha=1e-3 * c, gamma=0.3, random_state=0).fit(X, y, np.full(560, c))
+            for c in (1.0, unit)
+        )
+        assert other.converged_
+        np.testing.assert_allclose(other.objective_ / unit, plain.objective_, rtol=1e-8)
+        np.testing.assert_allclose(other.decision_function(X), plain.decision_function(X), atol=1e-4)
+
     @every_classifier
     def test_pickles_clones_and_searches(self, classifier, data):
         X, y, Z = data

@@ -5,6 +5,7 @@ Place on the way: ``newton_coupled`` → **newton_factors** → ``newton``.
 
 import numpy as np
 
+from .._arrays import column_scales
 from .._memory import available_memory
 from .._threads import n_threads as count_threads
 from .._threads import one_blas_thread
@@ -17,7 +18,6 @@ from .newton_system import (
     Norms,
     Preconditioner,
     columns_of,
-    power_of_two,
 )
 
 __all__ = ["Factors", "preconditioner"]
@@ -189,9 +189,9 @@ class Factors(Following):
         n, q, n_outputs = R.shape
         columns = columns_of(problems, n_outputs)
         V = R.reshape(n, -1)
-        scale = power_of_two(np.abs(V).max(axis=0))  # residuals shrink below what float32 can hold
+        scale = column_scales(V)  # residuals shrink below what float32 can hold
         V = V / scale
-        size = self.norms.squares((self.D[:, columns] * V).astype(np.float32)) * scale**2
+        size = self.norms.squares(self.D[:, columns] * V) * scale**2
         out, rows_scale = V / self.rest[:, columns], self.scale[:, columns]
         V = V / rows_scale
         inner = 1 if len(columns) > 1 else self.threads

@@ -1,14 +1,14 @@
 """Factors of parts of Newton systems, in float32 mostly.
 
-Place on the way: ``newton_system`` → **newton_parts** → ``newton_coupled``, ``newton_factors`` → ``newton``.
+Place on the way: ``held_matrix`` → **newton_parts** → ``newton_coupled``, ``newton_factors`` → ``newton``.
 """
 
 import numpy as np
 
 from .. import _native
+from .._arrays import power_of_two
 from .._threads import one_blas_thread
 from .held_matrix import each_block
-from .newton_system import power_of_two
 
 __all__ = ["factor_of_part", "make_each"]
 

@@ -14,6 +14,7 @@ import copy
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from .._arrays import column_scales, power_of_two
 from .._threads import n_threads as count_threads
 from .held_matrix import WHOLE_UP_TO, each_block
 
@@ -26,7 +27,6 @@ __all__ = [
     "columns_of",
     "joined",
     "laid_out",
-    "power_of_two",
     "solve_newton_system",
 ]
 
@@ -254,12 +254,12 @@ class Preconditioner(Following):
         n, q, n_outputs = R.shape
         columns = columns_of(problems, n_outputs)
         V = R.reshape(n, -1)
-        scale = power_of_two(np.abs(V).max(axis=0))  # residuals shrink below what float32 can hold
+        scale = column_scales(V)  # residuals shrink below what float32 can hold
         V = (V / scale).astype(self.dtype, copy=False)
         rows_scale, root, W, inverse = self.scale[:, columns], self.root, self.W, self.inverse
         if len(columns) < root.shape[1]:
             root, W, inverse = root[:, columns], W[:, columns], inverse[columns]
-        size = self.norms.squares((self.D[:, columns] * V).astype(np.float32, copy=False)) * scale**2
+        size = self.norms.squares(self.D[:, columns] * V) * scale**2
         root = (root * rows_scale).astype(self.dtype)
         V = V / root
         inner = np.ascontiguousarray((self.F @ (W * V)).T)
@@ -271,11 +271,6 @@ class Preconditioner(Following):
 def _products_cost(columns):
     """`_CHEAPER` for so many columns, which share the reading of K."""
     return _CHEAPER * min(1.0, 5 / columns)
-
-
-def power_of_two(size):
-    """One near each size, so that scaling by it does not round."""
-    return np.ldexp(1.0, np.frexp(size)[1] - 1)
 
 
 class Norms:
@@ -292,10 +287,12 @@ class Norms:
         self.left = low_rank.mean_left(len(self.F)) / self.size
 
     def squares(self, V):
-        """The squared norms of the columns of V, which is float32."""
+        """The squared norms of the columns of V."""
+        scale = column_scales(V)
+        V = (V / scale).astype(np.float32, copy=False)
         inner = self.F @ V
         parts = np.einsum("ij,ij->j", inner, inner) + self.left * np.einsum("ij,ij->j", V, V)
-        return self.size * parts.astype(np.float64)
+        return self.size * scale**2 * parts.astype(np.float64)
 
 
 def scaled_residuals(curvature, R, norms):
@@ -303,7 +300,7 @@ def scaled_residuals(curvature, R, norms):
     n, q, n_outputs = R.shape
     scale = power_of_two(np.abs(R).max(axis=(0, 2)))  # residuals shrink below what float32 can hold
     V = R / scale[:, None]
-    SV = curvature.forward(V).reshape(n, -1).astype(np.float32)
+    SV = curvature.forward(V).reshape(n, -1)
     return V, scale, norms.squares(SV).reshape(q, n_outputs).sum(axis=1) * scale**2
 
 

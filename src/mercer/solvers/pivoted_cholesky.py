@@ -11,6 +11,8 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from .._arrays import power_of_two
+
 __all__ = ["LowRank", "Woodbury", "pivoted_cholesky"]
 
 _BLOCK = 128
@@ -55,8 +57,7 @@ class LowRank:
     @cached_property
     def unit(self):
         """A power of two near the root of K's largest diagonal entry."""
-        size = np.sqrt(self.diagonal.max(initial=0.0))
-        return float(np.ldexp(1.0, np.frexp(size)[1] - 1)) if 0 < size < np.inf else 1.0
+        return float(power_of_two(np.sqrt(self.diagonal.max(initial=0.0))))
 
     @cached_property
     def single(self):
