@@ -212,6 +212,7 @@ def lay_jobs(
                 at += 1
             variable += row[p].length[r]
         ends[p] = at
+        PyErr_CheckSignals()
     return (
         table, np.asarray(ends), np.asarray(taken), np.asarray(samples), np.asarray(signs), np.asarray(sets)
     )
@@ -228,6 +229,8 @@ def place(
         out[0, v] = signs[k] * linear[s, i]
         out[1, v] = lower[s, i] if signs[k] > 0 else -upper[s, i]
         out[2, v] = upper[s, i] if signs[k] > 0 else -lower[s, i]
+        if not k % 1048576:
+            PyErr_CheckSignals()
 
 
 def fill(

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "cholesky.h"
+#include "denormals.h"
 
 enum { TILE = MERCER_COARSE_TILE, PIECE = 1024, LARGEST = 32767 };
 
@@ -84,6 +85,7 @@ int mercer_coarse_solve(ptrdiff_t n, const int16_t *below, const float *tiles, c
     float *sums = malloc((size_t)(n / PIECE + 1) * TILE * sizeof(float));
     if (!sums)
         return MERCER_NO_MEMORY;
+    const unsigned denormals = flush_denormals(1);
     for (ptrdiff_t t = 0; t < n_tiles; t++) {
         const Panel p = nth_panel(n, t);
         const int16_t *A = below + offset(n, t);
@@ -105,6 +107,7 @@ int mercer_coarse_solve(ptrdiff_t n, const int16_t *below, const float *tiles, c
                 x[p.start + j] -= scale[p.start + j] * sums[i / PIECE * TILE + j];
         solve_tile_transposed(&p, tiles, x + p.start);
     }
+    restore_denormals(denormals);
     free(sums);
     return MERCER_OK;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "denormals.h"
 #include "mercer.h"
 #include "simd_math.h"
 #include "simd_apply.inc"
@@ -90,27 +91,6 @@ MERCER_INLINE vf32_half half_min_f32(vf32_half a, vf32_half b) { return half_sel
 MERCER_INLINE vf64 half_select_f64(vi64 mask, vf64 a, vf64 b) { return select_f64(mask, a, b); }
 MERCER_INLINE vf64 half_max_f64(vf64 a, vf64 b) { return max_f64(a, b); }
 MERCER_INLINE vf64 half_min_f64(vf64 a, vf64 b) { return min_f64(a, b); }
-
-/* Denormal floats as 0 until restored, where the processor has that: products with them take a hundred cycles. */
-MERCER_INLINE unsigned flush_denormals(size_t element)
-{
-#if defined(__SSE2__)
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(element == 4 ? before | 0x8040 : before);
-    return before;
-#else
-    (void)element;
-    return 0;
-#endif
-}
-MERCER_INLINE void restore_denormals(unsigned before)
-{
-#if defined(__SSE2__)
-    _mm_setcsr(before);
-#else
-    (void)before;
-#endif
-}
 
 #include "nearest_integers.inc"
 #include "smo_along.inc"

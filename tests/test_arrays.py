@@ -11,9 +11,12 @@ from mercer._arrays import (
     check_weights,
     column_scales,
     common,
+    flush_small,
     plain,
     plain_hooks,
     power_of_two,
+    row_strips,
+    square_part,
 )
 
 FLOATS = [np.float32, np.float64]
@@ -255,6 +258,49 @@ def test_powers_of_two_next_to_sizes():
     assert power_of_two(6.0) == 4.0
     V = np.array([[0.0, -6.0, 1.0], [0.0, 5.0, np.inf]])
     np.testing.assert_array_equal(column_scales(V), [1.0, 4.0, 1.0])
+
+
+@pytest.mark.parametrize("unit", [1.0, 2.0**-60, 2.0**60])
+@pytest.mark.parametrize(("dtype", "grain"), [(np.float32, 2.0**-51), (np.float64, 2.0**-483)])
+def test_small_numbers_become_zero(rng, dtype, grain, unit):
+    sizes = np.ldexp(unit, -rng.integers(0, 60 if dtype == np.float32 else 900, 4000))
+    A = (rng.uniform(-1, 1, 4000) * sizes).astype(dtype).reshape(40, 100)
+    A[0, 0] = unit
+    before = A.copy()
+    assert flush_small(A, unit) is A
+    assert (A == 0).mean() > 0.05
+    assert np.abs(A[A != 0]).min() >= grain * unit
+    assert A[0, 0] == unit
+    rounding = 2 * np.finfo(dtype).eps * np.abs(before.astype(np.float64))
+    assert (np.abs(A.astype(np.float64) - before) <= grain * unit + rounding).all()
+
+
+def test_flushing_keeps_nan_and_infinity():
+    np.testing.assert_array_equal(flush_small(np.array([np.nan, np.inf, -np.inf])), [np.nan, np.inf, -np.inf])
+
+
+@pytest.mark.parametrize("length", [0, 1, 2**14, 2**20, 10**9])
+@pytest.mark.parametrize("n", [0, 1, 127, 128, 129, 300])
+def test_strips_are_all_rows_in_order(n, length):
+    strips = list(row_strips(n, length))
+    assert [i for some in strips for i in range(n)[some]] == list(range(n))
+    assert all((some.stop - some.start) * length <= max(2**21, length) for some in strips)
+
+
+@pytest.mark.parametrize("m", [0, 1, 130, 300])
+@pytest.mark.parametrize("form", ["C", "F", "sparse", "float32"])
+def test_a_part_of_a_square(rng, form, m):
+    A = rng.normal(size=(300, 300))
+    index = rng.integers(0, 300, m)
+    expected = A[np.ix_(index, index)]
+    if form == "sparse":
+        found = square_part(sp.csr_array(A), index).toarray()
+    else:
+        A = A.astype(np.float32) if form == "float32" else np.array(A, order=form)
+        found, expected = square_part(A, index), expected.astype(A.dtype)
+        assert found.flags.c_contiguous
+        assert found.dtype == A.dtype
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_plain_asks_the_hooks():

@@ -31,6 +31,8 @@ LONG = {
     "K": "Z = X[:60000]; start(); RBF(0.1)(X[:15000], Z)",
     "pullback": "start(); RBF(0.1).gram(X).pullback(X, X)",
     "ridge by cg": "start(); KernelRidge(1e-6, kernel=RBF(5.0), solver='cg', tol=1e-14).fit(X, X[:, 0])",
+    "features": "start(); KernelLogisticRegression(approximation=800).fit(X, X[:, 0] > 0)",
+    "folds": "start(); KernelRidgeCV([1e-3, 1e-2], cv=5).fit(X[:10000], X[:10000, 0])",
     "one machine": "y = X[:, 0] * X[:, 1] > 0; start(); SVC(C=100.0).fit(X, y)",
     "many machines": "y = np.arange(len(X)) % 50; start(); SVC().fit(X, y)",
     "grid of machines": "y = X[:20000, 0] * X[:20000, 1] > 0; start(); "
@@ -47,7 +49,7 @@ def test_ctrl_c_ends_it(name):
     """0.2 s are promised; a loaded machine gets a second, far below the minutes that each would take."""
     script = f"""
         import numpy as np, time
-        from mercer import SVC, KernelRidge, PathCV
+        from mercer import SVC, KernelLogisticRegression, KernelRidge, KernelRidgeCV, PathCV
         from mercer.kernels import RBF
         X = np.random.default_rng(0).normal(size=(120000, 12))
         RBF(0.1)(X[:10])

@@ -16,17 +16,19 @@ __all__ = [
     "column_scales",
     "common",
     "copied",
+    "flush_small",
     "is_traced",
     "plain",
     "plain_hooks",
     "power_of_two",
     "refuse_traced",
     "row_strips",
+    "square_part",
     "trace_hooks",
 ]
 
-# Rows of large matrices that are copied at a time.
-_STRIP = 128
+# Numbers of large matrices that are made at a time.
+_STRIP = 2**21
 
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -53,19 +55,22 @@ def as_double(X):
     return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) or sp.issparse(X) else X
 
 
-def row_strips(n):
-    """Slices of some rows of n, short enough for Ctrl-C between them even where a row is long.
+def row_strips(n, length=2**14):
+    """Slices of some rows of n, short enough for Ctrl-C between them.
 
     Parameters
     ----------
     n : int
+    length : int
+        Of a row; as it is, a row may be long.
 
     Yields
     ------
     slice
     """
-    for start in range(0, n, _STRIP):
-        yield slice(start, min(n, start + _STRIP))
+    size = max(1, _STRIP // max(length, 1))
+    for start in range(0, n, size):
+        yield slice(start, min(n, start + size))
 
 
 def copied(X, dtype=None):
@@ -84,6 +89,28 @@ def copied(X, dtype=None):
     out = np.empty(X.shape, X.dtype if dtype is None else dtype)
     for rows in row_strips(len(X)):
         out[rows] = X[rows]
+    return out
+
+
+def square_part(A, index):
+    """``A[np.ix_(index, index)]``, made by `row_strips`: in an eighth of the time where it is large.
+
+    Parameters
+    ----------
+    A : ndarray or sparse matrix of shape (n, n)
+    index : ndarray of int of shape (m,)
+        From 0 on.
+
+    Returns
+    -------
+    ndarray, in C order, or sparse matrix, of shape (m, m)
+    """
+    if sp.issparse(A):
+        return A[np.ix_(index, index)]
+    out = np.empty((len(index), len(index)), A.dtype)
+    for rows in row_strips(len(index)):
+        # The mode that needs no copy of `out`.
+        np.take(A[index[rows]], index, axis=1, out=out[rows], mode="clip")
     return out
 
 
@@ -424,6 +451,30 @@ def column_scales(V):
         1 for a column of zeros, or one that is not finite.
     """
     return power_of_two(np.max(np.abs(V), axis=0))
+
+
+def flush_small(A, unit=1.0):
+    """Make entries that are next to nothing beside a unit 0, in place: their products would be denormals.
+
+    Arithmetic with those takes a hundred times as long, and matrices of kernels of short reach are full of
+    them. Errors are up to 2⁻⁵¹ of the unit in float32, 2⁻⁴⁸³ in float64, and of rounding.
+
+    Parameters
+    ----------
+    A : ndarray
+        float32 or float64.
+    unit : float
+        Of the size of A's largest entries.
+
+    Returns
+    -------
+    ndarray
+        A.
+    """
+    grain = A.dtype.type(np.ldexp(unit, -27 if A.dtype == np.float32 else -430))
+    A += grain
+    A -= grain
+    return A
 
 
 # ---------------------------------------------------------------- targets and weights

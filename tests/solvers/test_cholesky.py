@@ -142,6 +142,53 @@ class TestCoarse:
             np.testing.assert_array_equal(again, found)
 
 
+class TestDenormals:
+    """A kernel of short reach: products of its entries are below the smallest normal numbers."""
+
+    @pytest.fixture(params=[np.float32, np.float64])
+    def matrix(self, request, rng):
+        X = rng.normal(size=(700, 6)) * (1 if request.param == np.float32 else 3)
+        K = np.asfortranarray(RBF(gamma=8.0)(X), dtype=request.param)
+        assert ((K > 0) & (K < np.sqrt(np.finfo(request.param).tiny))).mean() > 0.1
+        K[np.diag_indices(700)] += request.param(0.1)
+        return K
+
+    def test_they_are_0_in_factors(self, matrix, rng):
+        L = matrix.copy(order="F")
+        assert _native.cholesky(L) == 0
+        lower, tiny = np.tril(L), np.finfo(L.dtype).tiny
+        # Tiles on the diagonal and below them are results of products; entries that nothing changed stay.
+        changed = lower != np.tril(matrix)
+        assert not ((lower != 0) & (np.abs(lower) < tiny) & changed).any()
+        exact = matrix.astype(np.float64)
+        error = np.abs(lower.astype(np.float64) @ lower.T.astype(np.float64) - exact).max()
+        assert error <= 20 * np.finfo(L.dtype).eps
+        b = rng.normal(size=(700, 3)).astype(L.dtype)
+        for p in (1, 3):
+            found = _native.cholesky_solve(L, b[:, :p])
+            scale = np.abs(b).max() / 0.1
+            np.testing.assert_allclose(
+                found, np.linalg.solve(exact, b[:, :p]), rtol=0, atol=700 * np.finfo(L.dtype).eps * scale
+            )
+
+    def test_a_product_is_exact_but_for_them(self, matrix, rng):
+        V = rng.normal(size=(700, 4)).astype(matrix.dtype)
+        found = _native.symmetric_product(matrix, matrix.diagonal().copy(), V)
+        bound = 700 * (np.finfo(matrix.dtype).eps * np.abs(V).max() + np.finfo(matrix.dtype).tiny)
+        np.testing.assert_allclose(found, matrix.astype(np.float64) @ V, rtol=0, atol=bound)
+
+    @pytest.mark.parametrize("n_threads", [1, 2])
+    def test_they_are_numbers_again_afterwards(self, matrix, n_threads):
+        small = np.array([np.finfo(matrix.dtype).tiny])
+        ones = np.ones((700, 1), matrix.dtype)
+        _native.symmetric_product(matrix, matrix.diagonal().copy(), ones, n_threads)
+        assert _native.cholesky(matrix, n_threads) == 0
+        _native.cholesky_solve(matrix, ones, n_threads)
+        if matrix.dtype == np.float32:
+            _native.coarse_solve(_native.coarse(matrix, n_threads), np.ones(700))
+        assert (small / 4 > 0).all()
+
+
 @pytest.mark.parametrize("n", [0, 1, 16, 17, 130])
 def test_part_of_a_matrix(rng, n):
     K, d = rng.normal(size=(n + 5, n + 5)), rng.normal(size=n)

@@ -108,7 +108,20 @@ class TestPivotedCholesky:
         assert low_rank.mean_left(rank) == pytest.approx(left.mean(), abs=1e-12)
         np.testing.assert_allclose(low_rank.diagonal, 1.0, rtol=0, atol=rounding)
         assert 0.25 <= low_rank.unit <= 1.0
-        np.testing.assert_array_equal(low_rank.single * low_rank.unit, low_rank.F.astype(np.float32))
+        np.testing.assert_allclose(low_rank.single * low_rank.unit, low_rank.F, rtol=2.0**-22, atol=2.0**-51)
+
+    @pytest.mark.parametrize("unit", [1e-60, 1.0, 1e60])
+    def test_products_of_its_entries_are_no_denormals(self, rng, unit):
+        K = unit * RBF(gamma=8.0)(rng.normal(size=(400, 6)))
+        assert ((K > 0) & (K < 1e-30 * unit)).mean() > 0.1
+        low_rank = self.grow(K, 300)
+        single = self.grow(K / unit, 300, alpha=1.0)
+        assert single.F.dtype == np.float32
+        for F, size in ((low_rank.single, 1.0), (single.F, 1.0), (low_rank.F, np.sqrt(unit))):
+            least = np.abs(F[F != 0]).min() / size
+            assert least**2 > np.finfo(F.dtype).tiny
+        rest = K - low_rank.F.T @ low_rank.F
+        assert np.trace(rest) == pytest.approx(low_rank.trace, rel=1e-8)
 
     def test_without_a_remainder_that_is_known_each_entry_is_its_mean(self, K):
         low_rank = replace(self.grow(K, 10), remainder=None)

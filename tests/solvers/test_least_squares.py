@@ -274,6 +274,28 @@ def test_the_unit_of_the_targets_does_not_matter(monkeypatch, data, route, unit)
     )
 
 
+@pytest.mark.parametrize("unit", [1e-70, 1e-40, 1e37, 1e70])
+def test_the_unit_of_the_matrix_is_that_of_alpha(rng, unit):
+    """Preconditioners and cheap products are in float32, whose range it leaves."""
+    X = rng.normal(size=(600, 4))
+    K, Y = RBF(gamma=0.5)(X), X[:, :2]
+    steps = []
+    for c in (1.0, unit):
+        outcome = ridge_cg(
+            lambda V, c=c: c * (K @ V),
+            Y,
+            np.array([0.1, 2.0]) * c,
+            diagonal=c * K.diagonal(),
+            rows=lambda index, c=c: c * K[index],
+            fast=lambda V, c=c: (c * K).astype(np.float32) @ V.astype(np.float32),
+            tol=1e-8,
+        )
+        assert outcome.converged
+        steps.append((outcome.n_iter, c * outcome.solution))
+    assert steps[1][0] <= steps[0][0] + 3
+    np.testing.assert_allclose(steps[1][1], steps[0][1], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("alpha", [1e-20, 1e-300, 5e-324])
 def test_an_alpha_below_rounding_does_not_spoil_the_preconditioner(data, alpha):
     X, _, Y = data

@@ -5,6 +5,7 @@ Place on the way: ``solvers.crammer_singer`` → **all at once** → ``svm``.
 
 import numpy as np
 
+from .._arrays import square_part
 from .._memory import available_memory
 from ..gram import Gram
 from ..kernels.prepared import take_rows
@@ -41,7 +42,7 @@ def all_at_once(
     """
     m, k = len(upper), len(rows.offsets) - 1
     if "matrix" in kernel._readers():
-        gram = Gram(kernel, X[np.ix_(rows.rows, rows.rows)], n_threads=n_jobs)
+        gram = Gram(kernel, square_part(X, rows.rows), n_threads=n_jobs)
     else:
         own = take_rows(X, rows.rows)
         own = own.astype(np.float64, copy=False) if hasattr(own, "astype") else own

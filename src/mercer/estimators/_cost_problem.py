@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
+from .._arrays import row_strips, square_part
 from .._memory import check_output
 from .._threads import one_blas_thread
 from ..gram import Gram
@@ -123,7 +124,7 @@ class CostProblem:
     def _samples(self):
         X = self._X
         if self.kept is not None:
-            X = X[np.ix_(self.kept, self.kept)] if self.precomputed else own_rows(X, self.kept)
+            X = square_part(X, self.kept) if self.precomputed else own_rows(X, self.kept)
         # Also for float32 rows: rounding of K is then no part of what alpha has to cover.
         return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) or sp.issparse(X) else X
 
@@ -148,7 +149,12 @@ class CostProblem:
             used = values > _RANK * max(values[-1], 0.0)
             root = vectors[:, used] / np.sqrt(values[used])
             # Transposed in memory, as preconditioners read it: it is the largest array of such a fit.
-            self._features = np.ascontiguousarray(root.T @ columns.T).T, root
+            features, right = np.empty((root.shape[1], self.n)), np.ascontiguousarray(root.T)
+            for some in row_strips(len(features), self.n):
+                features[some] = 0.0  # its pages, which the first columns would have made all at once
+            for rows in row_strips(self.n, len(features)):
+                features[:, rows] = right @ columns[rows].T
+            self._features = features.T, root
         return self._features
 
     def matrix(self):

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.linalg import LinAlgWarning
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from .._arrays import as_double, check_targets, check_weights, copied
+from .._arrays import as_double, check_targets, check_weights, copied, square_part
 from .._memory import check_output
 from .._progress import progress
 from .._threads import n_threads, one_blas_thread
@@ -434,7 +434,7 @@ class _Problem:
     def _samples(self, X):
         if self.kept is None:
             return X
-        return X[np.ix_(self.kept, self.kept)] if self.precomputed else own_rows(X, self.kept)
+        return square_part(X, self.kept) if self.precomputed else own_rows(X, self.kept)
 
     def matrix(self, n_jobs, fitted=None):
         """K of the rows that count, a new float64 array; `fitted` are ``X_fit_`` once the fit is over."""

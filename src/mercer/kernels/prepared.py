@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from .. import _native
-from .._arrays import common
+from .._arrays import common, row_strips
 from .._memory import available_memory, readable_size
 from . import pairs
 from .program import LeafKind, Side
@@ -147,7 +147,9 @@ def single_side(program, side, around=None):
     around = centres(program, side) if around is None else around
     for leaf, F, centre in zip(program.leaves, side.features, around, strict=True):
         if centre is not None and not sparse.issparse(F):
-            F = np.subtract(F, centre, dtype=np.float64)
+            wide, F = F, np.empty(F.shape, np.float32)
+            for rows in row_strips(len(F), F.shape[1]):
+                F[rows] = np.subtract(wide[rows], centre, dtype=np.float64)
         elif leaf.kind == LeafKind.DIRICHLET:
             F = F - np.rint(F)
         features.append(F)

@@ -9,6 +9,7 @@ from numbers import Real
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 
+from .._arrays import square_part
 from .._threads import one_blas_thread
 from ..estimators._base import KernelEstimator, same_parameters
 from ..kernels.prepared import n_rows, take_rows
@@ -64,7 +65,7 @@ def alphas_from_spectrum(estimator, X, y, weights):
     kernel = final._kernel_for(X, weights)
     kept = np.arange(n_rows(X)) if weights is None else np.flatnonzero(weights > 0)
     index = kept[:: -(-len(kept) // _ROWS)]
-    some = X[np.ix_(index, index)] if final._is_precomputed(final.kernel) else take_rows(X, index)
+    some = square_part(X, index) if final._is_precomputed(final.kernel) else take_rows(X, index)
     with one_blas_thread():
         K = kernel_matrix(kernel, some, 1)
         largest = eigenvalue_range(K)[1]

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import column_or_1d
 
-from .._arrays import check_targets, check_weights
+from .._arrays import check_targets, check_weights, square_part
 from .._threads import n_threads as count_threads
 from ..estimators._base import check_rng
 from ..estimators._cost_problem import constant_of
@@ -110,7 +110,7 @@ class RidgeFamily(_Family):
         common = {"fit_intercept": bool(self.estimator.fit_intercept), "n_threads": n_threads}
         kept = slice(None) if self.weights is None else np.flatnonzero(self.weights > 0)
         weights = None if self.weights is None else self.weights[kept]
-        part = K if self.weights is None else K[np.ix_(kept, kept)]
+        part = K if self.weights is None else square_part(K, kept)
         out = np.empty((len(alphas), *self.Y.shape))
         out[:, kept] = self.Y[kept] - ridge_loo_path(part, self.Y[kept], alphas, weights=weights, **common)
         if weights is not None and len(weights) < len(self.Y):

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from .. import _native
+from .._arrays import flush_small, power_of_two
 from .._threads import in_threads
 from .._threads import n_threads as count_threads
 from .pivoted_cholesky import LowRank, pivoted_cholesky
@@ -80,6 +81,7 @@ class HeldMatrix:
             spanned = F[:, start:stop].T @ F
             with np.errstate(over="ignore", invalid="ignore"):  # beyond float32 there is no remainder
                 np.subtract(self.K[start:stop], spanned, out=remainder[start:stop], casting="same_kind")
+                flush_small(remainder[start:stop], low_rank.unit**2)
             finite[start:stop] = np.isfinite(remainder[start:stop]).all(axis=1)
 
         each_block(fill, bounds, self.threads, float(remainder.size) * len(F))
@@ -179,6 +181,7 @@ def low_rank_of(K, rng):
     if len(K) > WHOLE_UP_TO:
         rank = preconditioner_rank(len(K))
         return pivoted_cholesky(K.diagonal().copy(), lambda index: K[index], rank, rng=rng)
+    K = flush_small(K.copy(), float(power_of_two(K.diagonal().max(initial=0.0))))
     L, pivots, rank, _ = lapack.dpstrf(K, lower=1)
     pivots = pivots - 1
     F = np.zeros((rank, len(K)))

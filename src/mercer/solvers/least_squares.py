@@ -12,7 +12,7 @@ spoil.
 
 import numpy as np
 
-from .._arrays import column_scales
+from .._arrays import column_scales, power_of_two
 from .cholesky import MIXED_FROM, factorize, solve_mixed
 from .conjugate_gradient import conjugate_gradient
 from .outcome import Outcome, not_finite, warn_unconverged
@@ -245,6 +245,8 @@ def ridge_cg(
     if not np.isfinite(diagonal).all():
         raise not_finite(int(np.argmax(~np.isfinite(diagonal))))
     B, mean, unit = _centred(Y, s, fit_intercept)
+    if not 1e-30 < diagonal.max(initial=0.0) < 1e30:
+        fast = None  # float32's range might not hold K
     precondition = _preconditioner(diagonal, rows, one, alphas, max_rank, rng)
 
     def product(multiply):
@@ -271,10 +273,12 @@ def ridge_cg(
 
 
 def _preconditioner(diagonal, rows, one, alphas, max_rank, rng):
-    """The low-rank preconditioner of S K S + α I."""
+    """The low-rank preconditioner of S K S + α I, times a number: K may be beyond float32's range."""
     n = len(one)
     if max_rank is None:
         max_rank = max(min(n // 4, 4000), min(n, 100))
+    unit = power_of_two(np.sqrt(diagonal.max(initial=0.0)) * one.max(initial=0.0))
+    one, alphas = one / unit, alphas / unit**2
     low_rank = pivoted_cholesky(
         diagonal * one**2,
         lambda index: one[index, None] * rows(index) * one,

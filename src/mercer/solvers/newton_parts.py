@@ -6,7 +6,7 @@ Place on the way: ``held_matrix`` → **newton_parts** → ``newton_coupled``, `
 import numpy as np
 
 from .. import _native
-from .._arrays import power_of_two
+from .._arrays import power_of_two, square_part
 from .._threads import one_blas_thread
 from .held_matrix import each_block
 
@@ -75,7 +75,7 @@ def factor_of_part(K, rows, d, shift, n_threads, directions=None, dtype=_SINGLE)
         if single:
             A = _native.scaled_part(K, rows, d, n_threads)
         else:
-            A = (d[:, None] * K[np.ix_(rows, rows)] * d).T
+            A = (d[:, None] * square_part(K, rows) * d).T
         if directions is not None:
             _multiply_inner(A.T, directions.astype(dtype))
         A.T.flat[:: n + 1] += dtype.type((shift + extra * eps * trace) / unit)

@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 from scipy.linalg import lapack
 
+from .._arrays import flush_small
 from .._memory import check_output
 from .._threads import n_threads as count_threads
 from ..gram import Gram
@@ -335,7 +336,7 @@ def _face_step(K, rate, total):
     if total is not None:
         A[m, :m] = A[:m, m] = 1.0
         right[m] = total
-    definite = A.copy(order="F")
+    definite = flush_small(A.copy(order="F"), float(np.max(np.abs(K), initial=0.0)))
     np.einsum("ii->i", definite)[:m] += _RIDGE * np.trace(K)
     factor, pivots, info = lapack.dsytrf(definite, lower=1, overwrite_a=1)
     if info:

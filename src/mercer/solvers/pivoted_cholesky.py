@@ -11,11 +11,13 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from .._arrays import power_of_two
+from .._arrays import flush_small, power_of_two, row_strips
 
 __all__ = ["LowRank", "Woodbury", "pivoted_cholesky"]
 
 _BLOCK = 128
+#: Of F's columns, as `row_strips` have it: they take work, too.
+_LENGTH = 512
 #: Of K's trace, what rounding leaves.
 _COMPLETE = 1e-14
 #: Ranks between which a factor along its principal axes may be cut.
@@ -62,7 +64,7 @@ class LowRank:
     @cached_property
     def single(self):
         """F over `unit`, in float32: K may be beyond its range."""
-        return (self.F / self.unit).astype(np.float32)
+        return flush_small((self.F / self.unit).astype(np.float32))
 
     @property
     def diagonal(self):
@@ -168,9 +170,9 @@ def pivoted_cholesky(diagonal, rows, max_rank, *, rng, alpha=0.0, rtol=1e-12, bl
     left = np.maximum(np.asarray(diagonal, dtype=np.float64), 0).copy()
     total = left.sum()
     single = alpha > 0 and total <= _SINGLE_UP_TO * alpha
-    F = np.empty(
-        (max_rank, n), np.float32 if single else np.float64
-    )  # memory that is not reached is never touched
+    F = np.empty((max_rank, n), np.float32 if single else np.float64)  # what is not reached is never touched
+    room = np.empty((min(block, n), n))
+    trsm, unit = (blas.strsm if single else blas.dtrsm), float(power_of_two(np.sqrt(left.max(initial=0.0))))
     pivots, rank, history = [], 0, []
     while rank < max_rank and left.sum() > rtol * total:
         cumulative = np.cumsum(left)
@@ -178,7 +180,9 @@ def pivoted_cholesky(diagonal, rows, max_rank, *, rng, alpha=0.0, rtol=1e-12, bl
         index = np.minimum(np.searchsorted(cumulative, draws, side="right"), n - 1)
         index = index[np.sort(np.unique(index, return_index=True)[1])]  # in the order drawn, each once
         part = F[:rank, index]
-        block_rows = rows(index)
+        block_rows = room[: len(index)]
+        for some in row_strips(len(index), n):
+            block_rows[some] = rows(index[some])
         H = block_rows[:, index] - part.T.astype(np.float64) @ part
         chosen = _accept(0.5 * (H + H.T), left[index], rng)[: max_rank - rank]
         if not chosen.size:
@@ -193,13 +197,17 @@ def pivoted_cholesky(diagonal, rows, max_rank, *, rng, alpha=0.0, rtol=1e-12, bl
             L = L[: info - 1, : info - 1]
             if not chosen.size:
                 continue
-        new = F[rank : rank + len(chosen)]
-        np.matmul(-part[:, chosen].T, F[:rank], out=new)
-        new += block_rows[chosen]
-        # new <- L⁻¹ new where it is: its transpose is in Fortran order.
-        trsm = blas.strsm if single else blas.dtrsm
-        trsm(1.0, L.astype(F.dtype), new.T, side=1, lower=1, trans_a=1, overwrite_b=1)
-        left -= np.einsum("ij,ij->j", new, new)
+        L, part = flush_small(L.astype(F.dtype), unit), np.ascontiguousarray(-part[:, chosen].T)
+        added = F[rank : rank + len(chosen)]
+        for some in row_strips(len(chosen), n):
+            added[some] = block_rows[chosen[some]]
+        for some in row_strips(n, _LENGTH):
+            new = part @ F[:rank, some]
+            new += added[:, some]
+            # new <- L⁻¹ new where it is: its transpose is in Fortran order.
+            trsm(1.0, L, new.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+            added[:, some] = flush_small(new, unit)
+            left[some] -= np.einsum("ij,ij->j", new, new)
         np.maximum(left, 0, out=left)
         left[index[chosen]] = 0.0
         pivots.extend(index[chosen])
@@ -226,7 +234,9 @@ class Woodbury:
     def __init__(self, low_rank, alphas):
         F = low_rank.F
         self.F, n = F, F.shape[1]
-        inner = (F @ F.T).astype(np.float64)
+        inner = np.zeros((len(F), len(F)))
+        for some in row_strips(n, _LENGTH):
+            inner += F[:, some] @ F[:, some].T
         scale = float(np.trace(inner))
         rounding = np.finfo(F.dtype).eps * scale
         least = max(low_rank.trace / n, rounding) or 1.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._arrays import square_part
 from .._threads import in_threads, one_blas_thread
 from .._threads import n_threads as count_threads
 from .least_squares import ridge_cholesky
@@ -225,7 +226,7 @@ class _Work:
         self.check()
         problem.n_threads = n_threads
         rows = problem.rows
-        A = np.ascontiguousarray(self.K[np.ix_(rows, rows)])
+        A = square_part(self.K, rows)
         try:
             found = ridge_cholesky(
                 A, self.Y[rows], np.full(self.Y.shape[1], alpha), s=problem.s,

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
-from .._arrays import check_samples, check_targets, check_weights, is_traced, refuse_traced
+from .._arrays import check_samples, check_targets, check_weights, is_traced, refuse_traced, square_part
 from .._threads import one_blas_thread
 from .least_squares import ridge_cholesky, ridge_loo_residuals
 from .traced_ridge import traced_loo, traced_ridge
@@ -84,7 +84,7 @@ def _square(K, keep):
     """A float64 copy in C order of the rows and columns that count."""
     if isinstance(K, LinearOperator):
         K = K.formed() if hasattr(K, "formed") else K @ np.eye(K.shape[1])
-    return np.array(K if keep is None else K[np.ix_(keep, keep)], dtype=np.float64, order="C")
+    return np.array(K if keep is None else square_part(K, keep), dtype=np.float64, order="C")
 
 
 def ridge(K, y, alpha=1.0, *, sample_weight=None, fit_intercept=False):
