@@ -100,6 +100,24 @@ def small(repeats):
     print(f"largest difference of the predictions {gap:.0e}")
 
 
+def short_reach(n, repeats):
+    """Of γ far above 1/d: products of entries are denormals, which may take a hundred times as long."""
+    X, y, _, _ = _data.regression("kin8nm", n, 100)
+    d = X.shape[1]
+    rows = []
+    for times in (1, 10, 30, 100, 300):
+        models = dict(zip(("own", "peer"), machines(d, solver="auto"), strict=True))
+        for model in models.values():
+            model.set_params(gamma=times / d)
+        fits = _timing.interleaved(
+            {name: partial(model.fit, X, y) for name, model in models.items()}, repeats, pause=0
+        )
+        wanted, got = _timing.verdict(fits["peer"] / fits["own"], 1.0)
+        rows.append([f"{times}/d", f"{fits['own']:.2f}", f"{fits['peer']:.2f}", wanted, got])
+    print(f"\nFits of n={n} (kin8nm) by γ, s")
+    _timing.table(["γ", "mercer", "scikit-learn", "target", "ratio"], rows)
+
+
 def large(n, repeats):
     """kin40k by conjugate gradients, beside scikit-learn's exact solution: each in a process of its own."""
     own = [_timing.in_process("bench.peers.ridge", "mercer", n) for _ in range(repeats)]
@@ -187,6 +205,7 @@ def main():
         rows.append(compare(name, n_train, 1 if given.quick else given.repeats, 1.0 if given.quick else 1.5))
     _timing.table(head, rows)
     small(50 if given.quick else 300)
+    short_reach(500 if given.quick else 4000, 1 if given.quick else given.repeats)
     large(2000 if given.quick else 20000, 1 if given.quick else 2)
 
 
