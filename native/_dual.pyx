@@ -229,7 +229,7 @@ def place(
         out[0, v] = signs[k] * linear[s, i]
         out[1, v] = lower[s, i] if signs[k] > 0 else -upper[s, i]
         out[2, v] = upper[s, i] if signs[k] > 0 else -lower[s, i]
-        if not k % 1048576:
+        if not k % (1 << 20):
             PyErr_CheckSignals()
 
 

@@ -31,8 +31,6 @@ LONG = {
     "K": "Z = X[:60000]; start(); RBF(0.1)(X[:15000], Z)",
     "pullback": "start(); RBF(0.1).gram(X).pullback(X, X)",
     "ridge by cg": "start(); KernelRidge(1e-6, kernel=RBF(5.0), solver='cg', tol=1e-14).fit(X, X[:, 0])",
-    "features": "start(); KernelLogisticRegression(approximation=800).fit(X, X[:, 0] > 0)",
-    "folds": "start(); KernelRidgeCV([1e-3, 1e-2], cv=5).fit(X[:10000], X[:10000, 0])",
     "one machine": "y = X[:, 0] * X[:, 1] > 0; start(); SVC(C=100.0).fit(X, y)",
     "many machines": "y = np.arange(len(X)) % 50; start(); SVC().fit(X, y)",
     "grid of machines": "y = X[:20000, 0] * X[:20000, 1] > 0; start(); "
@@ -49,7 +47,7 @@ def test_ctrl_c_ends_it(name):
     """0.2 s are promised; a loaded machine gets a second, far below the minutes that each would take."""
     script = f"""
         import numpy as np, time
-        from mercer import SVC, KernelLogisticRegression, KernelRidge, KernelRidgeCV, PathCV
+        from mercer import SVC, KernelRidge, PathCV
         from mercer.kernels import RBF
         X = np.random.default_rng(0).normal(size=(120000, 12))
         RBF(0.1)(X[:10])
@@ -71,6 +69,40 @@ def test_ctrl_c_ends_it(name):
         process.send_signal(signal.SIGINT)
         caught = process.stdout.readline()
     assert float(caught) - sent < 1.0
+
+
+WHOLE = {
+    "features": "KernelLogisticRegression(approximation=1000).fit(X[:80000], X[:80000, 0] > 0)",
+    "folds": "KernelRidgeCV([1e-3, 1e-2], kernel=RBF(0.1), cv=5).fit(X[:9000], X[:9000, 0])",
+}
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer sends signals")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WHOLE)
+def test_no_signal_is_kept_waiting(name):
+    """At any moment: a timer asks all the time, and the longest wait is what Ctrl-C would take then."""
+    script = f"""
+        import numpy as np, signal, time
+        from mercer import KernelLogisticRegression, KernelRidgeCV
+        from mercer.kernels import RBF
+        X = np.random.default_rng(0).normal(size=(120000, 12))
+        RBF(0.1)(X[:10])
+        met = [time.monotonic()]
+        signal.signal(signal.SIGALRM, lambda number, frame: met.append(time.monotonic()))
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        {WHOLE[name]}
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(len(met), np.diff(met).max())
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)],
+        capture_output=True, text=True, env=environment, check=True,
+    )  # fmt: skip
+    count, longest = done.stdout.split()
+    assert int(count) > 50
+    assert float(longest) < 1.0
 
 
 def test_interrupted_fit_leaves_the_estimator(monkeypatch):
